@@ -1,0 +1,193 @@
+"""Sweep what a kernel declares (`// tune: BLOCK = 64,128`) and the target's flag groups: many timings, no model turns.
+
+`suggest` is pure: the same space, history and seed give the same next point. Nothing here decides that a kernel is
+better: the tuner's winner is a candidate like any other and still has to pass `run` in mode `full`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from tools.records import Kernel, Record
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.distributions import BaseDistribution
+
+ENUMERABLE: Final = 4096
+"""Spaces up to this size are listed to find an unseen point; larger ones are sampled."""
+ASKS: Final = 8
+"""How often the sampler may name a known point before the nearest unseen one is taken instead."""
+
+Point: TypeAlias = tuple[int, ...]
+"""One index into the values of each axis, in the order of `Space.axes`."""
+
+
+class Assignment(Record):
+    """One point of a space: a value for every tunable and an alternative of every flag group."""
+
+    defines: dict[str, str] = {}
+    flags: tuple[str, ...] = ()
+    """The chosen alternatives of all groups, joined in the order of the groups."""
+
+    @property
+    def key(self) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+        """Hashable, and equal for equal points whatever the order of `defines`."""
+        return tuple(sorted(self.defines.items())), self.flags
+
+
+class Space(Record):
+    """What may be varied. Empty groups and one-valued axes are allowed and cost nothing."""
+
+    tunables: dict[str, tuple[str, ...]] = {}
+    flags: dict[str, tuple[tuple[str, ...], ...]] = {}
+    """Group name to alternatives, each a tuple of flags (`()` = leave the group out)."""
+    start: Assignment
+    """The configuration to measure first; it may lie outside the listed values."""
+
+    @property
+    def axes(self) -> dict[str, int]:
+        """Axis name to its number of values: tunables first, then flag groups (prefixed `flags:`)."""
+        tunables = {name: len(values) for name, values in self.tunables.items()}
+        return tunables | {f"flags:{name}": len(alternatives) for name, alternatives in self.flags.items()}
+
+    @property
+    def size(self) -> int:
+        """How many different points the axes span (without a start that lies outside)."""
+        return math.prod(self.axes.values())
+
+    def assignment(self, point: Point) -> Assignment:
+        values = dict(zip(self.axes, point, strict=True))
+        defines = {name: options[values[name]] for name, options in self.tunables.items()}
+        flags = tuple(f for name, options in self.flags.items() for f in options[values[f"flags:{name}"]])
+        return Assignment(defines=defines, flags=flags)
+
+    def point(self, assignment: Assignment) -> Point | None:
+        """The indices of `assignment`, or None when one of its values is not listed."""
+        indices: list[int] = []
+        for name, options in self.tunables.items():
+            if assignment.defines.get(name) not in options:
+                return None
+            indices.append(options.index(assignment.defines[name]))
+        for options in self.flags.values():
+            fitting = [i for i, alternative in enumerate(options) if set(alternative) <= set(assignment.flags)]
+            if not fitting:
+                return None
+            indices.append(max(fitting, key=lambda i: len(options[i])))
+        return tuple(indices)
+
+
+Seen: TypeAlias = Sequence[tuple[Assignment, float | None]]
+"""Points already tried with their seconds; None = it did not build, was wrong, or is still being measured."""
+
+
+def space_of(
+    kernel: Kernel, tunables: Mapping[str, tuple[str, ...]], groups: Mapping[str, tuple[tuple[str, ...], ...]]
+) -> Space:
+    """The space around `kernel`: its declared `tunables` (the default first) and the target's flag `groups`.
+
+    The start is the kernel as it stands: its defines, else the defaults; its own flags where they are in a group.
+    """
+    defines = {name: kernel.defines.get(name, values[0]) for name, values in tunables.items()}
+    in_groups = {flag for group in groups.values() for alternative in group for flag in alternative}
+    start = Assignment(defines=defines, flags=tuple(flag for flag in kernel.flags if flag in in_groups))
+    return Space(tunables=dict(tunables), flags=dict(groups), start=start)
+
+
+def apply(kernel: Kernel, space: Space, assignment: Assignment) -> Kernel:
+    """`kernel` built with `assignment`; flags of the kernel that belong to no group of `space` stay."""
+    in_groups = {flag for group in space.flags.values() for alternative in group for flag in alternative}
+    kept = tuple(flag for flag in kernel.flags if flag not in in_groups)
+    defines = {**kernel.defines, **assignment.defines}
+    return kernel.model_copy(update={"defines": defines, "flags": kept + assignment.flags})
+
+
+def suggest(space: Space, seen: Seen, seed: int) -> Assignment | None:
+    """The next point worth measuring, or None when every point is in `seen`.
+
+    The start comes first, then Optuna's tree-structured Parzen estimator over what was measured. Deterministic in its
+    arguments; never names a point twice. Failed points count as slower than anything measured.
+    """
+    known = {assignment.key for assignment, _ in seen}
+    if space.start.key not in known:
+        return space.start
+    taken = {point for assignment, _ in seen if (point := space.point(assignment)) is not None}
+    if len(taken) >= space.size:
+        return None
+    study = _study(space, seen, seed)
+    asked: Point = tuple(0 for _ in space.axes)
+    for _ in range(ASKS):
+        trial = study.ask(_distributions(space))
+        asked = tuple(int(trial.params[name]) for name in space.axes)
+        if asked not in taken:
+            return space.assignment(asked)
+    return space.assignment(_nearest_unseen(space, asked, taken, seed))
+
+
+def _distributions(space: Space) -> dict[str, BaseDistribution]:
+    """Numeric tunables keep their order as an integer index; words and flag groups have none."""
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    return {
+        name: IntDistribution(0, size - 1) if _ordered(space, name) else CategoricalDistribution(tuple(range(size)))
+        for name, size in space.axes.items()
+    }
+
+
+def _ordered(space: Space, axis: str) -> bool:
+    values = space.tunables.get(axis, ())
+    numbers = [int(v) for v in values if v.lstrip("-").isdigit()]
+    return len(numbers) == len(values) > 0 and numbers in (sorted(numbers), sorted(numbers, reverse=True))
+
+
+def _study(space: Space, seen: Seen, seed: int) -> Study:
+    """An in-memory study that has lived through `seen`."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(
+            n_startup_trials=min(10, 2 + 2 * len(space.axes)), multivariate=True, seed=(seed * 1000003 + len(seen)) % 2**32
+        )
+    study = optuna.create_study(sampler=sampler)
+    distributions = _distributions(space)
+    worst = max((seconds for _, seconds in seen if seconds is not None), default=1.0)
+    for assignment, seconds in seen:
+        point = space.point(assignment)
+        if point is not None:
+            params = dict(zip(space.axes, point, strict=True))
+            value = 2 * worst if seconds is None else seconds
+            study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=math.log(value)))
+    return study
+
+
+def _nearest_unseen(space: Space, asked: Point, taken: set[Point], seed: int) -> Point:
+    """The unseen point that differs from `asked` in the fewest axes and steps."""
+    points = _all_points(space) if space.size <= ENUMERABLE else _random_points(space, asked, seed)
+    unseen = (point for point in points if point not in taken)
+    return min(unseen, key=lambda p: (_distance(p, asked), p))
+
+
+def _distance(a: Point, b: Point) -> tuple[int, int]:
+    return sum(x != y for x, y in zip(a, b, strict=True)), sum(abs(x - y) for x, y in zip(a, b, strict=True))
+
+
+def _all_points(space: Space) -> Iterator[Point]:
+    return product(*(range(size) for size in space.axes.values()))
+
+
+def _random_points(space: Space, around: Point, seed: int) -> Iterator[Point]:
+    """More points than could be taken, `around`'s one-axis neighbours first."""
+    sizes = list(space.axes.values())
+    for axis, size in enumerate(sizes):
+        for value in range(size):
+            yield (*around[:axis], value, *around[axis + 1 :])
+    draw = random.Random(seed)
+    for _ in range(ENUMERABLE):
+        yield tuple(draw.randrange(size) for size in sizes)
