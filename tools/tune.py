@@ -14,6 +14,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tools.records import Kernel, Record
+from tools.targets.base import FlagGroup
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 ENUMERABLE: Final = 4096
 """Spaces up to this size are listed to find an unseen point; larger ones are sampled."""
-ASKS: Final = 8
+ASKS: Final = 4
 """How often the sampler may name a known point before the nearest unseen one is taken instead."""
 
 Point: TypeAlias = tuple[int, ...]
@@ -45,16 +46,16 @@ class Space(Record):
     """What may be varied. Empty groups and one-valued axes are allowed and cost nothing."""
 
     tunables: dict[str, tuple[str, ...]] = {}
-    flags: dict[str, tuple[tuple[str, ...], ...]] = {}
-    """Group name to alternatives, each a tuple of flags (`()` = leave the group out)."""
+    flags: tuple[FlagGroup, ...] = ()
+    """Groups of alternatives, each a tuple of flags; as `Target.tunable_flags`."""
     start: Assignment
     """The configuration to measure first; it may lie outside the listed values."""
 
     @property
     def axes(self) -> dict[str, int]:
-        """Axis name to its number of values: tunables first, then flag groups (prefixed `flags:`)."""
+        """Axis name to its number of values: tunables first, then flag groups (`flags:0`, `flags:1`, …)."""
         tunables = {name: len(values) for name, values in self.tunables.items()}
-        return tunables | {f"flags:{name}": len(alternatives) for name, alternatives in self.flags.items()}
+        return tunables | {f"flags:{i}": len(group) for i, group in enumerate(self.flags)}
 
     @property
     def size(self) -> int:
@@ -64,7 +65,7 @@ class Space(Record):
     def assignment(self, point: Point) -> Assignment:
         values = dict(zip(self.axes, point, strict=True))
         defines = {name: options[values[name]] for name, options in self.tunables.items()}
-        flags = tuple(f for name, options in self.flags.items() for f in options[values[f"flags:{name}"]])
+        flags = tuple(flag for i, group in enumerate(self.flags) for flag in group[values[f"flags:{i}"]])
         return Assignment(defines=defines, flags=flags)
 
     def point(self, assignment: Assignment) -> Point | None:
@@ -74,11 +75,11 @@ class Space(Record):
             if assignment.defines.get(name) not in options:
                 return None
             indices.append(options.index(assignment.defines[name]))
-        for options in self.flags.values():
-            fitting = [i for i, alternative in enumerate(options) if set(alternative) <= set(assignment.flags)]
+        for group in self.flags:
+            fitting = [i for i, alternative in enumerate(group) if set(alternative) <= set(assignment.flags)]
             if not fitting:
                 return None
-            indices.append(max(fitting, key=lambda i: len(options[i])))
+            indices.append(max(fitting, key=lambda i: len(group[i])))
         return tuple(indices)
 
 
@@ -86,22 +87,20 @@ Seen: TypeAlias = Sequence[tuple[Assignment, float | None]]
 """Points already tried with their seconds; None = it did not build, was wrong, or is still being measured."""
 
 
-def space_of(
-    kernel: Kernel, tunables: Mapping[str, tuple[str, ...]], groups: Mapping[str, tuple[tuple[str, ...], ...]]
-) -> Space:
+def space_of(kernel: Kernel, tunables: Mapping[str, tuple[str, ...]], groups: Sequence[FlagGroup]) -> Space:
     """The space around `kernel`: its declared `tunables` (the default first) and the target's flag `groups`.
 
     The start is the kernel as it stands: its defines, else the defaults; its own flags where they are in a group.
     """
     defines = {name: kernel.defines.get(name, values[0]) for name, values in tunables.items()}
-    in_groups = {flag for group in groups.values() for alternative in group for flag in alternative}
+    in_groups = {flag for group in groups for alternative in group for flag in alternative}
     start = Assignment(defines=defines, flags=tuple(flag for flag in kernel.flags if flag in in_groups))
-    return Space(tunables=dict(tunables), flags=dict(groups), start=start)
+    return Space(tunables=dict(tunables), flags=tuple(groups), start=start)
 
 
 def apply(kernel: Kernel, space: Space, assignment: Assignment) -> Kernel:
     """`kernel` built with `assignment`; flags of the kernel that belong to no group of `space` stay."""
-    in_groups = {flag for group in space.flags.values() for alternative in group for flag in alternative}
+    in_groups = {flag for group in space.flags for alternative in group for flag in alternative}
     kept = tuple(flag for flag in kernel.flags if flag not in in_groups)
     defines = {**kernel.defines, **assignment.defines}
     return kernel.model_copy(update={"defines": defines, "flags": kept + assignment.flags})
@@ -153,7 +152,9 @@ def _study(space: Space, seen: Seen, seed: int) -> Study:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(
-            n_startup_trials=min(10, 2 + 2 * len(space.axes)), multivariate=True, seed=(seed * 1000003 + len(seen)) % 2**32
+            n_startup_trials=min(10, 2 + 2 * len(space.axes)),
+            multivariate=True,
+            seed=(seed * 1000003 + len(seen)) % 2**32,
         )
     study = optuna.create_study(sampler=sampler)
     distributions = _distributions(space)
@@ -163,7 +164,9 @@ def _study(space: Space, seen: Seen, seed: int) -> Study:
         if point is not None:
             params = dict(zip(space.axes, point, strict=True))
             value = 2 * worst if seconds is None else seconds
-            study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=math.log(value)))
+            study.add_trial(
+                optuna.trial.create_trial(params=params, distributions=distributions, value=math.log(value))
+            )
     return study
 
 
