@@ -1,196 +1,131 @@
 """Sweep what a kernel declares (`// tune: BLOCK = 64,128`) and the target's flag groups: many timings, no model turns.
 
-`suggest` is pure: the same space, history and seed give the same next point. Nothing here decides that a kernel is
-better: the tuner's winner is a candidate like any other and still has to pass `run` in mode `full`.
+Nothing here decides that a kernel is better: the sweep's winner is a candidate like any other and still has to pass
+`run` in mode `full`.
 """
 
 from __future__ import annotations
 
 import math
-import random
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final
 
-from tools.records import Kernel, Record
-from tools.targets.base import FlagGroup
+from tools.contract import parse_tunables
+from tools.executor import Executor
+from tools.records import Kernel, QuickResult, Reason, Record
+from tools.space import Assignment, FlagGroup, Seen, Space, apply, space_of, suggest
+from tools.task import TaskSource
 
-if TYPE_CHECKING:
-    from optuna import Study
-    from optuna.distributions import BaseDistribution
+__all__ = ["Assignment", "FlagGroup", "Seen", "Space", "Trial", "TuneReport", "apply", "space_of", "suggest", "tune"]
 
-ENUMERABLE: Final = 4096
-"""Spaces up to this size are listed to find an unseen point; larger ones are sampled."""
-ASKS: Final = 4
-"""How often the sampler may name a known point before the nearest unseen one is taken instead."""
-
-Point: TypeAlias = tuple[int, ...]
-"""One index into the values of each axis, in the order of `Space.axes`."""
+FINALISTS: Final = 3
+RACES: Final = 2
+"""How often the finalists are timed again."""
 
 
-class Assignment(Record):
-    """One point of a space: a value for every tunable and an alternative of every flag group."""
+class Trial(Record):
+    """One measured point of a sweep: timed, or rejected for a reason."""
 
-    defines: dict[str, str] = {}
-    flags: tuple[str, ...] = ()
-    """The chosen alternatives of all groups, joined in the order of the groups."""
+    assignment: Assignment
+    kernel: str
+    seconds: float | None = None
+    ratio: float | None = None
+    """Rival's time / this variant's, where there was a rival."""
+    reason: Reason | None = None
+    message: str = ""
 
-    @property
-    def key(self) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-        """Hashable, and equal for equal points whatever the order of `defines`."""
-        return tuple(sorted(self.defines.items())), self.flags
-
-
-class Space(Record):
-    """What may be varied. Empty groups and one-valued axes are allowed and cost nothing."""
-
-    tunables: dict[str, tuple[str, ...]] = {}
-    flags: tuple[FlagGroup, ...] = ()
-    """Groups of alternatives, each a tuple of flags; as `Target.tunable_flags`."""
-    start: Assignment
-    """The configuration to measure first; it may lie outside the listed values."""
+    @classmethod
+    def of(cls, assignment: Assignment, result: QuickResult) -> Trial:
+        return cls(assignment=assignment, **result.model_dump(exclude={"status"}))
 
     @property
-    def axes(self) -> dict[str, int]:
-        """Axis name to its number of values: tunables first, then flag groups (`flags:0`, `flags:1`, …)."""
-        tunables = {name: len(values) for name, values in self.tunables.items()}
-        return tunables | {f"flags:{i}": len(group) for i, group in enumerate(self.flags)}
-
-    @property
-    def size(self) -> int:
-        """How many different points the axes span (without a start that lies outside)."""
-        return math.prod(self.axes.values())
-
-    def assignment(self, point: Point) -> Assignment:
-        values = dict(zip(self.axes, point, strict=True))
-        defines = {name: options[values[name]] for name, options in self.tunables.items()}
-        flags = tuple(flag for i, group in enumerate(self.flags) for flag in group[values[f"flags:{i}"]])
-        return Assignment(defines=defines, flags=flags)
-
-    def point(self, assignment: Assignment) -> Point | None:
-        """The indices of `assignment`, or None when one of its values is not listed."""
-        indices: list[int] = []
-        for name, options in self.tunables.items():
-            if assignment.defines.get(name) not in options:
-                return None
-            indices.append(options.index(assignment.defines[name]))
-        for group in self.flags:
-            fitting = [i for i, alternative in enumerate(group) if set(alternative) <= set(assignment.flags)]
-            if not fitting:
-                return None
-            indices.append(max(fitting, key=lambda i: len(group[i])))
-        return tuple(indices)
+    def cost(self) -> float | None:
+        """What the search minimises: time relative to the rival it was raced with, since the machine's speed drifts."""
+        return self.seconds if self.ratio is None else 1 / self.ratio
 
 
-Seen: TypeAlias = Sequence[tuple[Assignment, float | None]]
-"""Points already tried with their seconds; None = it did not build, was wrong, or is still being measured."""
+class TuneReport(Record):
+    """What a sweep found. `kernel`, `assignment` and `seconds` are present when at least one variant was right."""
+
+    trials: tuple[Trial, ...]
+    points: int
+    """Size of the space."""
+    exhausted: bool
+    """Every point was measured."""
+    kernel: Kernel | None = None
+    assignment: Assignment | None = None
+    seconds: float | None = None
+    ratio: float | None = None
+    """Incumbent's time / the best variant's, from the final races."""
 
 
-def space_of(kernel: Kernel, tunables: Mapping[str, tuple[str, ...]], groups: Sequence[FlagGroup]) -> Space:
-    """The space around `kernel`: its declared `tunables` (the default first) and the target's flag `groups`.
+async def tune(
+    executor: Executor,
+    task: TaskSource,
+    kernel: Kernel,
+    incumbent: Kernel | None = None,
+    trials: int = 24,
+    *,
+    groups: Sequence[FlagGroup] = (),
+    batch: int = 6,
+    seed: int = 0,
+) -> TuneReport:
+    """Sweep the values that `kernel` declares (`// tune: BLOCK = 64,128,256`) and the compiler's flag groups.
 
-    The start is the kernel as it stands: its defines, else the defaults; its own flags where they are in a group.
+    Measures up to `trials` variants in one call, each checked lightly and timed side by side with `incumbent` (the
+    kernel as it stands when there is none), then races the best few again. The report's `kernel` is the fastest
+    variant with its values set; it is not kept until `run` in mode `full` accepts it. Raises KernelError for a
+    malformed `// tune:` line and what the executor raises.
     """
-    defines = {name: kernel.defines.get(name, values[0]) for name, values in tunables.items()}
-    in_groups = {flag for group in groups for alternative in group for flag in alternative}
-    start = Assignment(defines=defines, flags=tuple(flag for flag in kernel.flags if flag in in_groups))
-    return Space(tunables=dict(tunables), flags=tuple(groups), start=start)
+    space = space_of(kernel, parse_tunables(kernel.files), groups)
+    done: list[Trial] = []
+    rival = incumbent
+    while len(done) < trials:
+        chosen = _batch(space, done, seed, min(batch, trials - len(done)))
+        if not chosen:
+            break
+        results = await executor.quick(task, [apply(kernel, space, a) for a in chosen], rival)
+        done += [Trial.of(a, result) for a, result in zip(chosen, results, strict=True)]
+        if rival is None:
+            rival = next((apply(kernel, space, t.assignment) for t in done if t.seconds is not None), None)
+    timed = sorted((trial for trial in done if trial.cost is not None), key=lambda trial: trial.cost or 0.0)[:FINALISTS]
+    finalists = [(trial.assignment, apply(kernel, space, trial.assignment)) for trial in timed]
+    # The best of many single timings is partly luck, so the last word has a race of the best few among themselves.
+    races = [await executor.quick(task, [k for _, k in finalists], rival) for _ in range(RACES if finalists else 0)]
+    return _report(space, done, finalists, races)
 
 
-def apply(kernel: Kernel, space: Space, assignment: Assignment) -> Kernel:
-    """`kernel` built with `assignment`; flags of the kernel that belong to no group of `space` stay."""
-    in_groups = {flag for group in space.flags for alternative in group for flag in alternative}
-    kept = tuple(flag for flag in kernel.flags if flag not in in_groups)
-    defines = {**kernel.defines, **assignment.defines}
-    return kernel.model_copy(update={"defines": defines, "flags": kept + assignment.flags})
+def _batch(space: Space, done: Sequence[Trial], seed: int, size: int) -> list[Assignment]:
+    """Up to `size` new points; the first batch is the start alone, so that the others have a rival."""
+    chosen: list[Assignment] = []
+    seen = [(trial.assignment, trial.cost) for trial in done]
+    while len(chosen) < size and (following := suggest(space, seen, seed, chosen)) is not None:
+        chosen.append(following)
+        if not done:
+            break
+    return chosen
 
 
-def suggest(space: Space, seen: Seen, seed: int) -> Assignment | None:
-    """The next point worth measuring, or None when every point is in `seen`.
-
-    The start comes first, then Optuna's tree-structured Parzen estimator over what was measured. Deterministic in its
-    arguments; never names a point twice. Failed points count as slower than anything measured.
-    """
-    known = {assignment.key for assignment, _ in seen}
-    if space.start.key not in known:
-        return space.start
-    taken = {point for assignment, _ in seen if (point := space.point(assignment)) is not None}
-    if len(taken) >= space.size:
-        return None
-    study = _study(space, seen, seed)
-    asked: Point = tuple(0 for _ in space.axes)
-    for _ in range(ASKS):
-        trial = study.ask(_distributions(space))
-        asked = tuple(int(trial.params[name]) for name in space.axes)
-        if asked not in taken:
-            return space.assignment(asked)
-    return space.assignment(_nearest_unseen(space, asked, taken, seed))
-
-
-def _distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Numeric tunables keep their order as an integer index; words and flag groups have none."""
-    from optuna.distributions import CategoricalDistribution, IntDistribution
-
-    return {
-        name: IntDistribution(0, size - 1) if _ordered(space, name) else CategoricalDistribution(tuple(range(size)))
-        for name, size in space.axes.items()
-    }
+def _report(
+    space: Space,
+    done: Sequence[Trial],
+    finalists: Sequence[tuple[Assignment, Kernel]],
+    races: Sequence[Sequence[QuickResult]],
+) -> TuneReport:
+    """The finalist that was fastest over all its races; one that failed any of them is out."""
+    best: tuple[float, dict[str, object]] | None = None
+    for (assignment, kernel), results in zip(finalists, zip(*races, strict=True), strict=True):
+        seconds = [result.seconds for result in results if result.seconds is not None]
+        ratios = [result.ratio for result in results if result.ratio is not None]
+        if len(seconds) < len(results):
+            continue
+        mean, ratio = _geomean(seconds), _geomean(ratios) if len(ratios) == len(results) else None
+        cost = mean if ratio is None else 1 / ratio
+        if best is None or cost < best[0]:
+            best = cost, {"kernel": kernel, "assignment": assignment, "seconds": mean, "ratio": ratio}
+    report = TuneReport(trials=tuple(done), points=space.size, exhausted=len(done) >= space.size)
+    return report if best is None else report.model_copy(update=best[1])
 
 
-def _ordered(space: Space, axis: str) -> bool:
-    values = space.tunables.get(axis, ())
-    numbers = [int(v) for v in values if v.lstrip("-").isdigit()]
-    return len(numbers) == len(values) > 0 and numbers in (sorted(numbers), sorted(numbers, reverse=True))
-
-
-def _study(space: Space, seen: Seen, seed: int) -> Study:
-    """An in-memory study that has lived through `seen`."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = optuna.samplers.TPESampler(
-            n_startup_trials=min(10, 2 + 2 * len(space.axes)),
-            multivariate=True,
-            seed=(seed * 1000003 + len(seen)) % 2**32,
-        )
-    study = optuna.create_study(sampler=sampler)
-    distributions = _distributions(space)
-    worst = max((seconds for _, seconds in seen if seconds is not None), default=1.0)
-    for assignment, seconds in seen:
-        point = space.point(assignment)
-        if point is not None:
-            params = dict(zip(space.axes, point, strict=True))
-            value = 2 * worst if seconds is None else seconds
-            study.add_trial(
-                optuna.trial.create_trial(params=params, distributions=distributions, value=math.log(value))
-            )
-    return study
-
-
-def _nearest_unseen(space: Space, asked: Point, taken: set[Point], seed: int) -> Point:
-    """The unseen point that differs from `asked` in the fewest axes and steps."""
-    points = _all_points(space) if space.size <= ENUMERABLE else _random_points(space, asked, seed)
-    unseen = (point for point in points if point not in taken)
-    return min(unseen, key=lambda p: (_distance(p, asked), p))
-
-
-def _distance(a: Point, b: Point) -> tuple[int, int]:
-    return sum(x != y for x, y in zip(a, b, strict=True)), sum(abs(x - y) for x, y in zip(a, b, strict=True))
-
-
-def _all_points(space: Space) -> Iterator[Point]:
-    return product(*(range(size) for size in space.axes.values()))
-
-
-def _random_points(space: Space, around: Point, seed: int) -> Iterator[Point]:
-    """More points than could be taken, `around`'s one-axis neighbours first."""
-    sizes = list(space.axes.values())
-    for axis, size in enumerate(sizes):
-        for value in range(size):
-            yield (*around[:axis], value, *around[axis + 1 :])
-    draw = random.Random(seed)
-    for _ in range(ENUMERABLE):
-        yield tuple(draw.randrange(size) for size in sizes)
+def _geomean(values: Sequence[float]) -> float:
+    return math.prod(values) ** (1 / len(values))
