@@ -1,67 +1,214 @@
-"""The trusted side of a task: draws inputs, gives expected values. Runs user code, so only in the service process."""
+"""The trusted side of a task: draws inputs, gives expected values. Runs user code, so only in the service process.
+
+Not covered: a reference that never returns; whoever runs the process bounds its time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tools.contract import Signature
+from tools.contract import CType, Scalar, Signature, Tensor, task_header
+from tools.distributions import DISTRIBUTIONS, transform
+from tools.errors import TaskError
 from tools.task import TaskSource, WorkloadSpec
+from tools.tasks.kernelbench import KernelBenchBackend
+from tools.tasks.numpy_file import NumpyBackend
+from tools.tasks.user_code import require_memory
+from tools.tasks.values import DTYPES, FLOATS, Array, Inputs, Outputs, Value, all_finite, nbytes
 
-Array: TypeAlias = NDArray[np.generic]
-Value: TypeAlias = Array | int | float | bool
-Inputs: TypeAlias = dict[str, Value]
-"""Name to array (any shape, `()` too), or a Python scalar for a `contract.Scalar`, in the signature's order."""
-Outputs: TypeAlias = dict[str, Array]
+__all__ = ["Array", "Inputs", "Outputs", "Reference", "Value", "load_reference"]
+
+
+class Backend(Protocol):
+    """What one format of task has to offer. Everything raises TaskError only."""
+
+    fixed: frozenset[str]
+    """Inputs that keep their given distribution, such as a model's parameters."""
+    notes: tuple[str, ...]
+
+    def given(self, workload: int, seed: int) -> Inputs: ...
+    def run(self, workload: int, inputs: Inputs) -> Outputs: ...
+    def run64(self, workload: int, inputs: Inputs) -> Outputs: ...
+    def call(self, workload: int, inputs: Inputs) -> Callable[[], object]: ...
+    def figure(self, name: str, inputs: Inputs) -> float | None: ...
 
 
 class Reference:
-    """A loaded reference: signature known, input distributions probed. Workloads are indices into `source.workloads`."""
+    """A loaded reference: signature known, distributions probed. Workloads are indices into `source.workloads`."""
 
-    source: TaskSource
-    workloads: tuple[WorkloadSpec, ...]
-    distributions: tuple[str, ...]
-    """Usable distributions, "given" first; those under which the reference is not finite are left out and noted."""
-    notes: tuple[str, ...]
-    """What a person should know: dropped distributions, overrides in force, a missing float64 oracle."""
+    def __init__(self, source: TaskSource, backend: Backend) -> None:
+        self.source = source
+        self.workloads: tuple[WorkloadSpec, ...] = source.workloads
+        self._backend = backend
+        self._signed: dict[str, bool] = {"given": True}
+        self._signatures = [self._probed_signature(index) for index in range(len(source.workloads))]
+        with _as_shapes_fault():
+            task_header(source.name, self._signatures)
+        self._smallest = min(range(len(self._signatures)), key=lambda index: _elements(self._signatures[index]))
+        self._has_oracle, notes = self._probed_oracle()
+        self.distributions: tuple[str, ...] = ("given",)
+        """Usable distributions, "given" first; those under which the reference is not finite are left out and noted."""
+        dropped = [name for name in self._asked() if not self._usable(name)]
+        self.distributions += tuple(name for name in self._asked() if name not in dropped)
+        if dropped:
+            notes.append(f"not checked under {', '.join(dropped)} inputs, where the reference itself fails")
+        if source.overrides:
+            settings = ", ".join(f"{name}={value}" for name, value in source.overrides.items())
+            notes.append(f"sizes or constants replaced: {settings}")
+        self.notes: tuple[str, ...] = (*backend.notes, *notes)
+        """What a person should know: dropped distributions, overrides in force, a missing float64 oracle."""
 
     def draw(self, workload: int, rng_seed: int, distribution: str = "given") -> Inputs:
-        """Inputs made from `rng_seed` alone: equal seeds give equal content. C-contiguous arrays of the signature's
-        shapes and dtypes. Raises TaskError("raised"|"shapes"|"too_large")."""
-        raise NotImplementedError
+        """Inputs made from `rng_seed` alone: equal seeds give equal content.
+
+        C-contiguous arrays of the signature's shapes and dtypes. Raises TaskError("raised" | "shapes" | "too_large").
+        """
+        inputs = self._backend.given(workload, rng_seed)
+        if distribution != "given":
+            rng = np.random.default_rng([rng_seed, DISTRIBUTIONS.index(distribution)])
+            inputs = {
+                name: transform(distribution, value, rng, signed=self._signed[distribution])
+                if isinstance(value, np.ndarray) and name not in self._backend.fixed
+                else value
+                for name, value in inputs.items()
+            }
+        if workload < len(self._signatures) and _described(inputs) != self._signatures[workload].inputs:
+            raise TaskError("shapes", "The inputs' shapes or dtypes change with the seed", "Draw only their values.")
+        return inputs
 
     def baseline(self, workload: int, inputs: Inputs) -> Outputs:
-        """The reference in its own dtypes on a private copy of nothing: it must not change `inputs`."""
-        raise NotImplementedError
+        """The reference in its own dtypes. It can't change `inputs`: arrays are lent read-only or as copies."""
+        outputs = self._backend.run(workload, inputs)
+        if workload < len(self._signatures) and _tensors(outputs) != self._signatures[workload].outputs:
+            raise TaskError("shapes", "The outputs' names, shapes or dtypes change with the inputs", "Keep them fixed.")
+        return outputs
 
     def baseline_call(self, workload: int, inputs: Inputs) -> Callable[[], object]:
         """The reference's own work alone, ready to be timed: conversions are done before, checks are left out."""
-        raise NotImplementedError
+        return self._backend.call(workload, inputs)
 
     def oracle(self, workload: int, inputs: Inputs) -> Outputs | None:
-        """The reference with every floating input widened to float64; None where it can't run so."""
-        raise NotImplementedError
+        """The reference with every floating input widened to float64; None where it can't run so.
 
-    def noise(self, workload: int, inputs: Inputs) -> Outputs | None:
+        Outputs that are floats in the signature come as float64, others in their own dtype.
+        """
+        return self._run64(workload, inputs) if self._has_oracle else None
+
+    def noise(self, workload: int, inputs: Inputs, oracle: Outputs | None = None) -> Outputs | None:
         """How far the oracle's outputs move (float64, >= 0) when each floating input is perturbed by about one
-        rounding of its own dtype: what no kernel can do better than. For `numerics.compare(noise=...)`; it keeps
-        results of heavy cancellation from failing correct kernels. Costs one more oracle run."""
-        raise NotImplementedError
+        rounding of its own dtype: what no kernel can do better than.
+
+        For `numerics.compare(noise=...)`: it keeps results of heavy cancellation from failing correct kernels. Costs
+        one more oracle run, or two without `oracle`, its value at `inputs`.
+        """
+        exact = self.oracle(workload, inputs) if oracle is None else oracle
+        if exact is None:
+            return None
+        rng = np.random.default_rng(0)
+        moved = self.oracle(workload, {name: _jittered(value, rng) for name, value in inputs.items()})
+        assert moved is not None
+        with np.errstate(invalid="ignore", over="ignore"):
+            return {
+                name: np.abs(np.nan_to_num(moved[name] - value))
+                if value.dtype in FLOATS
+                else np.zeros(value.shape, np.float64)
+                for name, value in exact.items()
+            }
 
     def signature(self, workload: int) -> Signature:
         """Names, dtypes and shapes of inputs and outputs."""
-        raise NotImplementedError
+        return self._signatures[workload]
 
     def flops(self, workload: int, inputs: Inputs) -> float | None:
         """Arithmetic operations of one call, or None when the task doesn't say."""
-        raise NotImplementedError
+        return self.workloads[workload].flops or self._backend.figure("flops", inputs)
 
     def bytes_moved(self, workload: int, inputs: Inputs) -> float:
         """Fewest bytes of one call: the task's word, else inputs read once plus outputs written once."""
-        raise NotImplementedError
+        given = self.workloads[workload].bytes or self._backend.figure("bytes_moved", inputs)
+        signature = self._signatures[workload]
+        return given or float(sum(tensor.nbytes for tensor in (*signature.input_tensors, *signature.outputs)))
+
+    def _asked(self) -> list[str]:
+        names = DISTRIBUTIONS if self.source.distributions is None else self.source.distributions
+        return [name for name in names if name != "given"]
+
+    def _run64(self, workload: int, inputs: Inputs) -> Outputs:
+        outputs = self._backend.run64(workload, inputs)
+        wanted = {tensor.name: tensor for tensor in self._signatures[workload].outputs}
+        if {name: value.shape for name, value in outputs.items()} != {name: t.shape for name, t in wanted.items()}:
+            raise TaskError("shapes", "The reference's outputs have other shapes in float64", "Don't branch on dtype.")
+        return {
+            name: value.astype(np.float64) if "float" in wanted[name].dtype else value
+            for name, value in outputs.items()
+        }
+
+    def _probed_signature(self, workload: int) -> Signature:
+        """Draw and run once, and draw again with another seed: what comes must be finite and of one shape."""
+        inputs = self._backend.given(workload, 1)
+        outputs = self._backend.run(workload, inputs)
+        require_memory(4 * nbytes(inputs) + 8 * nbytes(outputs), f"The workload `{self.workloads[workload].name}`")
+        if not all_finite(outputs):
+            raise TaskError(
+                "not_finite", "The reference returns NaN or an infinity for its own inputs", "Correct it or its inputs."
+            )
+        with _as_shapes_fault():
+            signature = Signature(inputs=_described(inputs), outputs=_tensors(outputs))
+        loose = set(self.source.inplace) ^ signature.in_place
+        if loose:
+            raise TaskError(
+                "shapes",
+                f"`{min(loose)}` must be an input, an output and listed under `inplace`, or only one of the first two",
+                "Rename the output, or complete `inplace`.",
+            )
+        if _described(self._backend.given(workload, 2)) != signature.inputs:
+            raise TaskError("shapes", "The inputs' shapes or dtypes change with the seed", "Draw only their values.")
+        return signature
+
+    def _probed_oracle(self) -> tuple[bool, list[str]]:
+        """Whether the reference runs in float64, and what to say about it."""
+        inputs = self._backend.given(self._smallest, 1)
+        if not any(isinstance(value, np.ndarray) and value.dtype in FLOATS for value in inputs.values()):
+            return True, []
+        try:
+            raw = self._backend.run64(self._smallest, inputs)
+            outputs = self._run64(self._smallest, inputs)
+        except TaskError as error:
+            if error.fault == "too_large":
+                raise
+            return False, [f"no float64 oracle ({error.message}): compared with the reference in its own dtype"]
+        if not all_finite(outputs):
+            return False, ["no float64 oracle (not finite): compared with the reference in its own dtype"]
+        if any(value.dtype in FLOATS and value.dtype != np.float64 for value in raw.values()):
+            return True, ["the reference rounds its result below float64, so expected values carry that rounding"]
+        return True, []
+
+    def _usable(self, distribution: str) -> bool:
+        """Whether the reference is finite under a distribution, with negative values or, if need be, without."""
+        if distribution not in DISTRIBUTIONS:
+            raise TaskError(
+                "not_a_task", f"There is no distribution `{distribution}`", f"Choose from {', '.join(DISTRIBUTIONS)}."
+            )
+        for signed in (True, False):
+            self._signed[distribution] = signed
+            if all(self._finite_at(seed, distribution) for seed in (1, 2)):
+                return True
+        return False
+
+    def _finite_at(self, seed: int, distribution: str) -> bool:
+        try:
+            inputs = self.draw(self._smallest, seed, distribution)
+            with np.errstate(all="ignore"):
+                outputs = [self.baseline(self._smallest, inputs), self.oracle(self._smallest, inputs) or {}]
+        except TaskError as error:
+            if error.fault == "too_large":
+                raise
+            return False
+        return all(all_finite(output) for output in outputs)
 
 
 def load_reference(source: TaskSource) -> Reference:
@@ -70,4 +217,42 @@ def load_reference(source: TaskSource) -> Reference:
     Raises TaskError: "not_python", "not_a_task", "raised" (with the user's own line), "not_finite", "shapes",
     "too_large" (estimated before allocating where possible), or "missing" when it needs torch and there is none.
     """
-    raise NotImplementedError
+    return Reference(source, NumpyBackend(source) if source.kind == "numpy" else KernelBenchBackend(source))
+
+
+def _described(inputs: Inputs) -> tuple[Tensor | Scalar, ...]:
+    ctypes: dict[type, CType] = {bool: "bool", int: "int64", float: "float64"}
+    with _as_shapes_fault():
+        return tuple(
+            Tensor(name=name, dtype=DTYPES[value.dtype], shape=value.shape)
+            if isinstance(value, np.ndarray)
+            else Scalar(name=name, ctype=ctypes[type(value)])
+            for name, value in inputs.items()
+        )
+
+
+def _tensors(outputs: Outputs) -> tuple[Tensor, ...]:
+    return tuple(Tensor(name=name, dtype=DTYPES[value.dtype], shape=value.shape) for name, value in outputs.items())
+
+
+def _elements(signature: Signature) -> int:
+    return sum(tensor.size for tensor in (*signature.input_tensors, *signature.outputs))
+
+
+def _jittered(value: Value, rng: np.random.Generator) -> Value:
+    """A floating array in float64, each element moved by half a unit in the last place of its own dtype."""
+    if not isinstance(value, np.ndarray) or value.dtype not in FLOATS:
+        return value
+    bits = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}[DTYPES[value.dtype]]
+    signs = 2.0 * rng.integers(0, 2, value.shape, dtype=np.int8) - 1.0
+    return np.asarray(value.astype(np.float64) * (1 + signs * 2.0**-bits))
+
+
+@contextmanager
+def _as_shapes_fault() -> Iterator[None]:
+    """A signature that the native contract can't carry is the task's fault."""
+    try:
+        yield
+    except ValueError as error:
+        reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ") if hasattr(error, "errors") else str(error)
+        raise TaskError("shapes", f"The task does not fit a kernel: {reason}", "Change its names or shapes.") from error

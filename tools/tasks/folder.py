@@ -20,7 +20,7 @@ class WorkloadSpec(Record):
     name: str = Field(default="default", min_length=1)
     weight: float = Field(default=1.0, gt=0)
     """Relative weight in the geometric mean over workloads."""
-    parameters: dict[str, JsonValue] = {}
+    parameters: dict[str, JsonValue] = Field(default_factory=dict)
     """Keyword arguments of `inputs(rng, **parameters)`; for a KernelBench file, module constants to replace."""
     flops: float | None = Field(default=None, gt=0)
     """Arithmetic operations of one call; absent where the reference's `flops(...)` says or nothing is known."""
@@ -69,11 +69,15 @@ def read_manifest(path: Path) -> Manifest:
         raise TaskError("not_a_task", f"{path.name}: {_first_problem(error)}", _KEYS) from error
     names = [workload.name for workload in manifest.workloads]
     if not names or len(set(names)) != len(names):
-        raise TaskError("not_a_task", f"{path.name}: every workload needs a name of its own", "Name each [[workloads]].")
+        raise TaskError(
+            "not_a_task", f"{path.name}: every workload needs a name of its own", "Name each [[workloads]]."
+        )
     return manifest
 
 
-_KEYS = "Keys are " + ", ".join(Manifest.model_fields) + "; a workload has " + ", ".join(WorkloadSpec.model_fields) + "."
+_KEYS = (
+    "Keys are " + ", ".join(Manifest.model_fields) + "; a workload has " + ", ".join(WorkloadSpec.model_fields) + "."
+)
 
 
 def _first_problem(error: ValidationError) -> str:

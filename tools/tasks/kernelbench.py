@@ -1,0 +1,262 @@
+"""A KernelBench task: `Model`, `get_inputs`, `get_init_inputs`, as the file stands; needs torch, on the CPU.
+
+Inputs are the arguments of `forward`, then the model's parameters and buffers. Parameters are drawn anew for each
+seed around their initial values, and constant ones (all ones, all zeros) are spread, so that none can be ignored.
+Not covered: arguments that hold lists of tensors, models that are random in `forward`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tools.errors import TaskError
+from tools.task import TaskSource
+from tools.tasks.user_code import load_module, require_memory, user_call
+from tools.tasks.values import (
+    BFLOAT16,
+    FLOATS,
+    Array,
+    Inputs,
+    Outputs,
+    Value,
+    as_array,
+    named_outputs,
+    usable_name,
+    widened,
+)
+
+
+class KernelBenchBackend:
+    """One module and one model for each workload."""
+
+    def __init__(self, source: TaskSource) -> None:
+        self._source = source
+        self._torch = _torch()
+        self.notes: tuple[str, ...] = ()
+        self._modules = [
+            load_module(source.files, source.entry, {**workload.parameters, **source.overrides})
+            for workload in source.workloads
+        ]
+        for module in self._modules:
+            with user_call(source.files, f"`Model` of {source.entry} can't be made"):
+                _require_room(self._torch, module, source.entry)
+        self._templates = [_template(self._torch, module, self._arguments(module, 0)) for module in self._modules]
+        self._models = [self._model(module, seed=1) for module in self._modules]
+        taken = {item for item in self._templates[0] if isinstance(item, str)}
+        names = [name for name, _ in _state(self._models[0])]
+        self._state_names = {
+            name: known if (known := usable_name(name)) not in taken else f"model_{known}" for name in names
+        }
+        self.fixed = frozenset(self._state_names.values())
+        """Inputs whose distribution is not varied: the parameters and buffers."""
+        self._refuse_hidden_state()
+
+    def given(self, workload: int, seed: int) -> Inputs:
+        """Call `get_inputs` and draw parameters. Raises TaskError("raised" | "shapes" | "too_large")."""
+        arguments = self._arguments(self._modules[workload], seed)
+        inputs: Inputs = {}
+        for item, value in zip(self._templates[workload], arguments, strict=True):
+            if isinstance(item, str):
+                inputs[item] = _to_numpy(self._torch, value)
+        rng = np.random.default_rng([seed, 1])
+        for name, tensor in _state(self._models[workload]):
+            start = _to_numpy(self._torch, tensor)
+            vary = isinstance(tensor, self._torch.nn.Parameter) or name.endswith(("running_mean", "running_var"))
+            inputs[self._state_names[name]] = _spread(name, start, rng) if vary and start.dtype in FLOATS else start
+        return inputs
+
+    def run(self, workload: int, inputs: Inputs) -> Outputs:
+        """`forward` in the inputs' own dtypes."""
+        return self._outputs(inputs, self._bound(self._models[workload], workload, inputs))
+
+    def run64(self, workload: int, inputs: Inputs) -> Outputs:
+        """`forward` with floating inputs, parameters and buffers in float64."""
+        wide = {name: widened(value) for name, value in inputs.items()}
+        return self._outputs(inputs, self._bound(self._models[workload], workload, wide))
+
+    def call(self, workload: int, inputs: Inputs) -> Callable[[], object]:
+        """`forward`, ready to be timed."""
+        return self._bound(self._models[workload], workload, inputs)
+
+    def figure(self, name: str, inputs: Inputs) -> float | None:  # noqa: ARG002 - the format has no such functions
+        """None: the format says neither flops nor bytes."""
+        return None
+
+    def _bound(self, model: Any, workload: int, inputs: Inputs) -> Callable[[], object]:
+        def tensor(value: Value) -> Any:
+            return _to_torch(self._torch, value) if isinstance(value, np.ndarray) else value
+
+        arguments = [tensor(inputs[i]) if isinstance(i, str) else i.value for i in self._templates[workload]]
+        state = {name: tensor(inputs[known]) for name, known in self._state_names.items()}
+        return partial(_forward, self._torch, model, state, arguments)
+
+    def _outputs(self, inputs: Inputs, call: Callable[[], object]) -> Outputs:
+        with user_call(self._source.files, f"`Model.forward` of {self._source.entry} failed"):
+            named = named_outputs(call(), frozenset(inputs))
+        return {
+            usable_name(name): as_array(_to_numpy(self._torch, value), f"the output `{name}` of `Model.forward`")
+            for name, value in named.items()
+        }
+
+    def _arguments(self, module: ModuleType, seed: int) -> list[Any]:
+        with user_call(self._source.files, f"`get_inputs` of {self._source.entry} failed"), _seeded(self._torch, seed):
+            arguments = module.get_inputs()
+        if not isinstance(arguments, list | tuple) or any(isinstance(a, list | tuple | dict) for a in arguments):
+            raise TaskError("shapes", "`get_inputs` does not return a flat list of tensors and numbers", "Flatten it.")
+        return list(arguments)
+
+    def _model(self, module: ModuleType, seed: int) -> Any:
+        with (
+            user_call(self._source.files, f"`Model` of {self._source.entry} can't be made"),
+            _seeded(self._torch, seed),
+        ):
+            return _made(module).eval().requires_grad_(False)
+
+    def _refuse_hidden_state(self) -> None:
+        """A model that draws something outside its parameters and buffers could not be matched by any kernel."""
+        inputs = self.given(0, 0)
+        first = self.run(0, inputs)
+        other = self._outputs(inputs, self._bound(self._model(self._modules[0], seed=2), 0, inputs))
+        if any(not np.allclose(widened(first[k]), widened(other[k]), 1e-3, 1e-5, equal_nan=True) for k in first):
+            raise TaskError(
+                "not_a_task",
+                "`Model` holds random values outside its parameters and buffers",
+                "Register them as parameters or buffers.",
+            )
+
+
+@dataclass(frozen=True)
+class _Constant:
+    """An argument of `forward` that is neither a tensor nor a number: part of the task, not given to the kernel."""
+
+    value: object
+
+
+def _template(torch: Any, module: ModuleType, arguments: list[Any]) -> list[str | _Constant]:
+    """For each argument of `forward`, its name as a kernel's input or the constant it is."""
+    parameters = list(inspect.signature(module.Model.forward).parameters.values())[1:]
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names += [f"arg{index}" for index in range(len(names), len(arguments))]
+    return [
+        usable_name(name) if isinstance(value, torch.Tensor | bool | int | float) else _Constant(value)
+        for name, value in zip(names, arguments, strict=False)
+    ]
+
+
+def _torch() -> Any:
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        raise TaskError(
+            "missing", "This is a KernelBench task and torch is not installed", "Install the `torch` extra."
+        ) from error
+
+
+def _made(module: ModuleType) -> Any:
+    arguments = module.get_init_inputs() if hasattr(module, "get_init_inputs") else []
+    return module.Model(**arguments) if isinstance(arguments, dict) else module.Model(*arguments)
+
+
+def _forward(torch: Any, model: Any, state: dict[str, Any], arguments: list[Any]) -> object:
+    with torch.no_grad():
+        return torch.func.functional_call(model, state, tuple(arguments))
+
+
+def _state(model: Any) -> Iterator[tuple[str, Any]]:
+    """Parameters and buffers; the count of training batches has no part in `eval()`."""
+    yield from model.named_parameters()
+    for name, buffer in model.named_buffers():
+        if not name.endswith("num_batches_tracked"):
+            yield name, buffer
+
+
+def _spread(name: str, start: Array, rng: np.random.Generator) -> Array:
+    """Values with the mean and spread of `start`; a constant tensor gets a spread; a variance stays positive."""
+    wide = start.astype(np.float64)
+    mean = float(wide.mean()) if wide.size else 0.0
+    spread = float(wide.std()) if wide.size else 0.0
+    if spread < 1e-6 * max(abs(mean), 1e-6):
+        spread = 0.25 * max(abs(mean), 0.4)
+    drawn = mean + spread * rng.uniform(-(3**0.5), 3**0.5, start.shape)
+    if name.endswith("running_var"):
+        drawn = np.abs(drawn) + 0.1
+    return as_array(np.asarray(drawn).astype(start.dtype), f"the parameter `{name}`")
+
+
+@contextmanager
+def _seeded(torch: Any, seed: int) -> Iterator[None]:
+    """Seed torch, NumPy's global generator and `random` within, and leave their states as they were."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        np.random.seed(seed % 2**32)
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)
+            random.setstate(python_state)
+
+
+def _to_numpy(torch: Any, value: Any) -> Any:
+    """A tensor as an array with memory of its own; anything else as it is."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    dense = value.detach().cpu().contiguous()
+    if dense.dtype == torch.bfloat16:
+        return dense.view(torch.int16).numpy().view(BFLOAT16).copy()
+    return as_array(dense.numpy(), "a tensor")
+
+
+def _to_torch(torch: Any, array: Array) -> Any:
+    """A tensor with memory of its own: `forward` may work in place."""
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
+
+
+def _require_room(torch: Any, module: ModuleType, entry: str) -> None:
+    """Run the task on shapes alone (torch's meta device) and refuse it when its arrays can't fit.
+
+    Counts the copies that judging makes: float64 inputs and outputs, poisoned outputs, temporaries of the comparison.
+    What can't run on shapes alone is left to the bound on allocations.
+    """
+    largest = 0
+    mode = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
+
+    class Meter(mode):  # type: ignore[misc, valid-type]
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal largest
+            made = function(*args, **(kwargs or {}))
+            largest = max(largest, _tensor_bytes(torch, made))
+            return made
+
+    try:
+        with torch.device("meta"), torch.no_grad(), Meter():
+            arguments = list(module.get_inputs())
+            model = _made(module).eval()
+            largest = 0
+            outputs = model(*arguments)
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError):
+        return
+    state = [tensor for _, tensor in _state(model)]
+    taken, given = _tensor_bytes(torch, [arguments, state]), _tensor_bytes(torch, outputs)
+    require_memory(4 * taken + 8 * given + 4 * largest, f"{entry} at this size")
+
+
+def _tensor_bytes(torch: Any, value: Any) -> int:
+    if isinstance(value, torch.Tensor):
+        return int(value.numel() * value.element_size())
+    if isinstance(value, dict):
+        value = list(value.values())
+    return sum(_tensor_bytes(torch, item) for item in value) if isinstance(value, list | tuple) else 0
