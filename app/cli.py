@@ -1,0 +1,209 @@
+"""The command line. Everything heavy is imported inside the commands, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.exits import EXIT_CODES, INTERRUPTED, guarded
+
+app = typer.Typer(
+    name="warpsmith",
+    help="Makes compute kernels faster by execution feedback, and believes only what it measured.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+TaskPath = Annotated[
+    Path, typer.Argument(metavar="TASK", help="A NumPy file, a KernelBench file, or a folder with task.toml.")
+]
+KernelPath = Annotated[
+    Path,
+    typer.Argument(metavar="KERNEL", help="A source file, a folder of sources, or the folder of a run's attempt."),
+]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, part of its name, or `latest`.")]
+RunsRoot = Annotated[
+    Path, typer.Option("--runs", metavar="DIR", help="Where run folders are.", envvar="WARPSMITH_RUNS")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Override a size of the task; may be repeated."),
+]
+Defines = Annotated[
+    list[str] | None,
+    typer.Option("--define", "-D", metavar="NAME=VALUE", help="Set a declared tunable; may be repeated."),
+]
+Flags = Annotated[
+    list[str] | None,
+    typer.Option("--flag", metavar="FLAG", help="Add a compiler flag, as --flag=-O3; may be repeated."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+RUNS = Path("runs")
+
+
+@app.callback(invoke_without_command=True)
+def version_or_help(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    """Makes compute kernels faster by execution feedback, and believes only what it measured."""
+    if version:
+        from importlib.metadata import version as installed
+
+        print(f"warpsmith {installed('warpsmith')}")
+        raise typer.Exit()
+
+
+@app.command(epilog=EXIT_CODES)
+def optimize(
+    task: TaskPath,
+    *,
+    start: Annotated[Path | None, typer.Option(help="The kernel to start from; the task's own otherwise.")] = None,
+    iterations: Annotated[int | None, typer.Option(min=1, help="End after so many iterations [200].")] = None,
+    wall_time: Annotated[str | None, typer.Option(metavar="TIME", help="End after a time: 90s, 10m, 2h.")] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(min=1, help="End after so many attempts in a row without a gain [40]."),
+    ] = None,
+    near_limit: Annotated[
+        float | None,
+        typer.Option(metavar="PERCENT", help="End when within so many percent of the physical limit [5]; 0 never."),
+    ] = None,
+    parallel: Annotated[int, typer.Option(min=1, max=16, help="Hypotheses an iteration.")] = 1,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help="Model of all roles, as provider:model [builtin:autotune]."),
+    ] = None,
+    planner: Annotated[str | None, typer.Option(metavar="SPEC", help="Model of the planner.")] = None,
+    coder: Annotated[str | None, typer.Option(metavar="SPEC", help="Model of the coder.")] = None,
+    analyst: Annotated[str | None, typer.Option(metavar="SPEC", help="Model of the analyst.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of builtin:autotune's search.")] = 0,
+    runs: RunsRoot = RUNS,
+    settings: Settings = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Make a kernel faster until a budget ends, and write a report."""
+    with guarded(debug, as_json):
+        from app.optimize import Request, optimize_task
+
+        request = Request(
+            task=task,
+            start=start,
+            settings=tuple(settings or ()),
+            iterations=iterations,
+            wall_time=wall_time,
+            patience=patience,
+            near_limit=near_limit,
+            parallel=parallel,
+            model=model,
+            planner=planner,
+            coder=coder,
+            analyst=analyst,
+            seed=seed,
+            runs=runs,
+            command=("warpsmith", *sys.argv[1:]),
+        )
+        sys.exit(optimize_task(request, as_json))
+
+
+@app.command(epilog="Exit codes: 0 accepted, 1 rejected, 2 could not judge, 130 stopped by Ctrl-C.")
+def check(
+    task: TaskPath,
+    kernel: KernelPath,
+    *,
+    defines: Defines = None,
+    flags: Flags = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Judge one kernel alone: is it right, and how fast is it?"""
+    with guarded(debug, as_json):
+        from app.judging import Judged, check_kernel
+
+        sys.exit(check_kernel(Judged.of(task, kernel, settings, defines, flags), as_json))
+
+
+@app.command(epilog=EXIT_CODES)
+def profile(
+    task: TaskPath,
+    kernel: KernelPath,
+    *,
+    workload: Annotated[str | None, typer.Option(help="Which workload; the heaviest otherwise.")] = None,
+    defines: Defines = None,
+    flags: Flags = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Say where a kernel's time goes, with the evidence."""
+    with guarded(debug, as_json):
+        from app.judging import Judged, profile_kernel
+
+        sys.exit(profile_kernel(Judged.of(task, kernel, settings, defines, flags), workload, as_json))
+
+
+@app.command(epilog=EXIT_CODES)
+def show(
+    run: RunName,
+    attempt: Annotated[str | None, typer.Argument(metavar="[ATTEMPT]", help="As a7, or `best`.")] = None,
+    runs: RunsRoot = RUNS,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show a run's result and attempts, or one attempt in full."""
+    with guarded(debug, as_json):
+        from app.show import show_attempt, show_run
+
+        sys.exit(show_run(run, runs, as_json) if attempt is None else show_attempt(run, attempt, runs, as_json))
+
+
+@app.command("runs", epilog=EXIT_CODES)
+def list_all(runs: RunsRoot = RUNS, as_json: AsJson = False, debug: Debug = False) -> None:
+    """List the runs, oldest first."""
+    with guarded(debug, as_json):
+        from app.show import show_runs
+
+        sys.exit(show_runs(runs, as_json))
+
+
+@app.command(epilog=EXIT_CODES)
+def report(run: RunName, runs: RunsRoot = RUNS, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Write a run's HTML report again and print its path."""
+    with guarded(debug, as_json):
+        from app.show import report_run
+
+        sys.exit(report_run(run, runs, as_json))
+
+
+@app.command(epilog="Exit codes: 0 everything that a run needs is there, 1 something is missing.")
+def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
+    """Say what this machine offers and what to do about what it lacks."""
+    with guarded(debug, as_json):
+        from app.doctor import examine
+
+        sys.exit(examine(as_json))
+
+
+def main() -> None:
+    """Entry point of the `warpsmith` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        app()
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""`warpsmith doctor`: what this machine offers, tried rather than assumed, and what to do about what it lacks."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from rich.console import Console
+from rich.markup import escape
+
+from app.exits import DONE, REJECTED
+from app.quantities import amount
+from app.terminal import plain_table
+from tools.errors import WarpsmithError
+
+State: TypeAlias = Literal["ok", "limited", "missing", "info"]
+"""`missing` stops a run; `limited` makes it weaker; `info` is neither."""
+_STYLES: dict[State, str] = {"ok": "green", "limited": "yellow", "missing": "red", "info": "dim"}
+_SMALLEST_MEMORY = 2 << 30
+_SMALLEST_DISK = 1 << 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at. `advice` is empty when there is nothing to do."""
+
+    name: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+def examine(as_json: bool) -> int:
+    """Look at everything, print it, and return 1 when something that a run needs is missing."""
+    found = findings()
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in found]))
+    else:
+        _print(Console(), found)
+    return REJECTED if any(finding.state == "missing" for finding in found) else DONE
+
+
+def findings() -> list[Finding]:
+    """Every finding, in the order to read them."""
+    return [look() for look in LOOKS]
+
+
+def python() -> Finding:
+    text = f"{platform.python_version()} on {platform.system()} {platform.release()}, {platform.machine()}"
+    if sys.platform != "linux":
+        return Finding("python", "missing", text, "The judge confines kernels with Linux's own means: run it on Linux.")
+    return Finding("python", "ok", text)
+
+
+def compiler() -> Finding:
+    path = shutil.which("g++")
+    if path is None:
+        return Finding("compiler", "missing", "no g++", "Install g++ 11 or newer, for instance: apt-get install g++")
+    version = _output([path, "-dumpfullversion", "-dumpversion"])
+    if version is None or int((re.match(r"\d+", version) or ["0"])[0]) < 11:
+        return Finding("compiler", "missing", f"g++ {version or 'that does not run'}", "Install g++ 11 or newer.")
+    source = b"#include <omp.h>\nint main() { return omp_get_max_threads() < 1; }\n"
+    with tempfile.TemporaryDirectory() as folder:
+        program = str(Path(folder) / "try")
+        built = _run([path, "-std=c++20", "-fopenmp", "-x", "c++", "-", "-o", program], source)
+        if built is None or built.returncode or _output([program]) is None:
+            return Finding("compiler", "missing", f"g++ {version} can't build an OpenMP program", "Install libgomp.")
+    return Finding("compiler", "ok", f"g++ {version}, builds and runs an OpenMP program")
+
+
+def sanitizer() -> Finding:
+    path = shutil.which("g++")
+    if path is None:
+        return Finding("sanitizers", "missing", "no g++", "Install g++ first.")
+    with tempfile.TemporaryDirectory() as folder:
+        program = str(Path(folder) / "try")
+        flags = ["-fsanitize=address,undefined", "-x", "c++", "-", "-o", program]
+        built = _run([path, *flags], b"int main() { return 0; }\n")
+        if built is None or built.returncode:
+            return Finding(
+                "sanitizers",
+                "missing",
+                "g++ can't build with AddressSanitizer",
+                "Install libasan and libubsan of this g++: winners are checked with them.",
+            )
+    return Finding("sanitizers", "ok", "AddressSanitizer and UBSan build")
+
+
+def sandbox() -> Finding:
+    """The level that is really in force: detecting it runs a confined program."""
+    from tools.sandbox import detect
+
+    try:
+        found = detect()
+    except WarpsmithError as error:
+        return Finding("sandbox", "missing", error.message, error.advice)
+    if found.level in ("bwrap", "namespaces"):
+        return Finding("sandbox", "ok", found.describe())
+    advice = "Install bubblewrap (apt-get install bubblewrap) or allow unprivileged user namespaces for a stronger one."
+    return Finding("sandbox", "limited", found.describe(), advice)
+
+
+def counters() -> Finding:
+    """Whether perf counts instructions and cycles, tried on a program."""
+    advice = "Profiles then use valgrind. On your own machine: sysctl kernel.perf_event_paranoid=1, and install perf."
+    path = shutil.which("perf")
+    if path is None:
+        return Finding("perf counters", "limited", "no perf", advice)
+    run = _run([path, "stat", "-x", ",", "-e", "instructions,cycles", "true"])
+    text = run.stderr.decode(errors="replace") if run else ""
+    if run is None or run.returncode or "<not" in text or "instructions" not in text:
+        return Finding("perf counters", "limited", "perf is here, but this machine counts nothing", advice)
+    return Finding("perf counters", "ok", "hardware counters work")
+
+
+def valgrind() -> Finding:
+    path = shutil.which("valgrind")
+    if path is None:
+        advice = (
+            "Without perf or valgrind a profile has only times, roofline and vectorisation: apt-get install valgrind"
+        )
+        return Finding("valgrind", "limited", "not installed", advice)
+    return Finding("valgrind", "ok", _output([path, "--version"]) or "installed")
+
+
+def cores() -> Finding:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    load = os.getloadavg()[0]
+    text = f"{usable} usable, {_model()}, load {load:.1f}"
+    if load > usable * 0.5:
+        return Finding(
+            "cores", "limited", text, "Other programs are busy: timings get wide intervals, so small gains are lost."
+        )
+    return Finding("cores", "ok", text)
+
+
+def memory() -> Finding:
+    import psutil
+
+    available = psutil.virtual_memory().available
+    text = f"{amount(available, 'B')} free of {amount(psutil.virtual_memory().total, 'B')}"
+    if available < _SMALLEST_MEMORY:
+        return Finding("memory", "limited", text, "Tasks larger than the free memory are refused.")
+    return Finding("memory", "ok", text)
+
+
+def cache() -> Finding:
+    from tools.cache import cache_dir
+
+    try:
+        folder = cache_dir()
+    except WarpsmithError as error:
+        return Finding("cache folder", "missing", error.message, error.advice)
+    free = shutil.disk_usage(folder).free
+    text = f"{folder}, {amount(free, 'B')} free"
+    if free < _SMALLEST_DISK:
+        return Finding("cache folder", "limited", text, "Free some space, or set WARPSMITH_CACHE to a larger disk.")
+    return Finding("cache folder", "ok", text)
+
+
+def torch() -> Finding:
+    if find_spec("torch") is None:
+        advice = "Only KernelBench files need it: pip install 'torch>=2.11' in the same environment."
+        return Finding("torch", "info", "not installed", advice)
+    return Finding("torch", "ok", "installed, KernelBench files work")
+
+
+def gpu() -> Finding:
+    nvcc, smi = shutil.which("nvcc"), shutil.which("nvidia-smi")
+    release = re.search(r"release ([\d.]+)", _output([nvcc, "--version"]) or "") if nvcc else None
+    names = _output([smi, "--query-gpu=name", "--format=csv,noheader"]) if smi else None
+    compiler_text = f"nvcc {release[1]}" if release else "no nvcc"
+    return Finding(
+        "gpu", "info", f"{compiler_text}, {names or 'no NVIDIA GPU'}; kernels for the GPU are not judged yet"
+    )
+
+
+LOOKS: tuple[Callable[[], Finding], ...] = (
+    python,
+    compiler,
+    sanitizer,
+    sandbox,
+    counters,
+    valgrind,
+    cores,
+    memory,
+    cache,
+    torch,
+    gpu,
+)
+
+
+def _print(console: Console, found: list[Finding]) -> None:
+    table = plain_table("", "", "found")
+    for finding in found:
+        style = _STYLES[finding.state]
+        text = escape(finding.found) + (f"\n[dim]{escape(finding.advice)}[/dim]" if finding.advice else "")
+        table.add_row(finding.name, f"[{style}]{finding.state}[/{style}]", text)
+    console.print(table)
+    missing = [finding.name for finding in found if finding.state == "missing"]
+    console.print()
+    console.print(
+        f"missing: {', '.join(missing)}" if missing else "Everything that a run needs is here.", highlight=False
+    )
+
+
+def _model() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.processor() or "unknown processor"
+    found = re.search(r"model name\s*:\s*(.+)", text)
+    return found[1].strip() if found else platform.machine()
+
+
+def _run(argv: list[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes] | None:
+    """A short command; None when it can't run or takes too long."""
+    try:
+        return subprocess.run(argv, input=stdin, capture_output=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def _output(argv: list[str]) -> str | None:
+    """Its standard output when it succeeds."""
+    done = _run(argv)
+    return done.stdout.decode(errors="replace").strip() if done is not None and done.returncode == 0 else None

@@ -1,0 +1,88 @@
+"""What a person names on the command line, turned into records: overrides, kernels, runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from memory.files import RunFolderError
+from memory.runs import RunFolder, list_runs
+from tools.errors import KernelError, TaskError
+from tools.records import Kernel
+from tools.task import TaskSource, read_kernel, read_task
+
+_SPAN_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def task_at(path: Path, settings: Sequence[str]) -> TaskSource:
+    """The task at `path` with `NAME=VALUE` overrides. Raises TaskError."""
+    return read_task(path, overrides(settings))
+
+
+def overrides(settings: Sequence[str]) -> dict[str, JsonValue]:
+    """`NAME=VALUE` pairs; a value is JSON where it reads as JSON, else text. Raises TaskError."""
+    values: dict[str, JsonValue] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise TaskError("not_a_task", f"--set {setting} is not NAME=VALUE", "For instance: --set batch_size=16")
+        try:
+            values[name.strip()] = json.loads(text)
+        except ValueError:
+            values[name.strip()] = text
+    return values
+
+
+def kernel_at(path: Path, defines: Sequence[str] = (), flags: Sequence[str] = ()) -> Kernel:
+    """A kernel from a source file, a folder of sources, or an attempt's folder of a run (with its build settings).
+
+    `defines` are `NAME=VALUE`, `flags` compiler flags; both come on top of what the attempt had. Raises KernelError.
+    """
+    record = path / "attempt.json"
+    kernel = _attempt_kernel(record) if record.is_file() else read_kernel(path)
+    pairs = [define.partition("=") for define in defines]
+    bad = next((name for name, equals, _ in pairs if not equals or not name.isidentifier()), None)
+    if bad is not None:
+        raise KernelError(f"--define {bad} is not NAME=VALUE", "For instance: --define BLOCK=128")
+    added = {name: value for name, _, value in pairs}
+    return kernel.model_copy(update={"defines": kernel.defines | added, "flags": (*kernel.flags, *flags)})
+
+
+def find_run(name: str, runs_root: Path) -> RunFolder:
+    """A run by path, by id, by an unambiguous part of its id, or `latest`. Raises RunFolderError."""
+    if (Path(name) / "config.json").is_file():
+        return RunFolder(Path(name))
+    runs = list_runs(runs_root)
+    if not runs:
+        raise RunFolderError(
+            f"there are no runs under {runs_root}", "Start one with `warpsmith optimize`, or give --runs."
+        )
+    if name == "latest":
+        return runs[-1]
+    exact = [run for run in runs if run.id == name]
+    found = exact or [run for run in runs if name in run.id]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise RunFolderError(f"there is no run {name} under {runs_root}", "`warpsmith runs` lists them.")
+    shown = ", ".join(run.id for run in found[:4])
+    raise RunFolderError(f"{name} fits {len(found)} runs: {shown}", "Give more of the name.")
+
+
+def seconds_of(text: str) -> float:
+    """`90`, `90s`, `10m`, `2h`, `1d` in seconds. Raises ValueError."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|min|h|d|)", text.strip())
+    if match is None or float(match[1]) == 0:
+        raise ValueError(f"{text} is not a time such as 90s, 10m or 2h")
+    return float(match[1]) * _SPAN_UNITS[match[2]]
+
+
+def _attempt_kernel(record: Path) -> Kernel:
+    try:
+        return Kernel.model_validate(json.loads(record.read_text(encoding="utf-8"))["kernel"])
+    except (ValueError, KeyError, OSError) as error:
+        raise KernelError(f"{record} does not hold a kernel", "Name a source file or a folder of sources.") from error

@@ -1,0 +1,113 @@
+"""`warpsmith check` and `warpsmith profile`: the judge and the profiler alone, on anyone's kernel."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from app.exits import DONE, FAILED, REJECTED
+from app.inputs import kernel_at, task_at
+from app.quantities import amount, percent
+from app.terminal import plain_table, print_verdict
+from tools.executor import LocalExecutor
+from tools.records import Kernel, Profile, Verdict
+from tools.task import TaskSource
+
+_CODES = {"accepted": DONE, "rejected": REJECTED, "unjudged": FAILED}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A task and a kernel as read from the command line."""
+
+    task: TaskSource
+    kernel: Kernel
+
+    @classmethod
+    def of(
+        cls,
+        task: Path,
+        kernel: Path,
+        settings: Sequence[str] | None,
+        defines: Sequence[str] | None,
+        flags: Sequence[str] | None,
+    ) -> Judged:
+        """Read both. Raises TaskError, KernelError."""
+        return cls(task_at(task, settings or ()), kernel_at(kernel, defines or (), flags or ()))
+
+
+def check_kernel(judged: Judged, as_json: bool) -> int:
+    """Run the gauntlet and print the verdict; the exit code says accepted, rejected or not judged."""
+    with _waiting("judging"):
+        verdict = asyncio.run(_evaluate(judged))
+    if as_json:
+        print(verdict.model_dump_json())
+    else:
+        print_verdict(Console(), verdict, "PyTorch" if judged.task.kind == "kernelbench" else "NumPy")
+    return _CODES[verdict.status]
+
+
+def profile_kernel(judged: Judged, workload: str | None, as_json: bool) -> int:
+    """Profile one workload and print what was found."""
+    with _waiting("profiling"):
+        profile = asyncio.run(_profile(judged, workload))
+    if as_json:
+        print(profile.model_dump_json())
+    else:
+        print_profile(Console(), profile)
+    return DONE
+
+
+def print_profile(console: Console, profile: Profile) -> None:
+    """Class, evidence, metrics, hot lines, and what could not be measured."""
+    console.print(f"[bold]{profile.bottleneck}[/bold] bound on workload {escape(profile.workload)}", highlight=False)
+    for text in profile.evidence:
+        console.print(f"  {escape(text)}", highlight=False)
+    if profile.metrics:
+        console.print()
+        table = plain_table("metric", "value", "from", numeric=("value",))
+        for metric in profile.metrics:
+            table.add_row(escape(metric.name), amount(metric.value, escape(metric.unit)), metric.source)
+        console.print(table)
+    for title, lines in (("hot lines", profile.hot_lines), ("vectorisation", profile.vectorization)):
+        if lines:
+            console.print()
+            table = plain_table(title, "source", "note", "share", numeric=("share",))
+            for item in lines[:20]:
+                table.add_row(
+                    f"{escape(item.file)}:{item.line}",
+                    escape(item.text.strip()),
+                    escape(item.note),
+                    percent(item.share),
+                )
+            console.print(table)
+    if profile.missing:
+        console.print(f"\nnot measured: {escape(', '.join(profile.missing))}", highlight=False)
+
+
+async def _evaluate(judged: Judged) -> Verdict:
+    executor = LocalExecutor()
+    try:
+        return await executor.evaluate(judged.task, judged.kernel)
+    finally:
+        await executor.close()
+
+
+async def _profile(judged: Judged, workload: str | None) -> Profile:
+    executor = LocalExecutor()
+    try:
+        return await executor.profile(judged.task, judged.kernel, workload)
+    finally:
+        await executor.close()
+
+
+def _waiting(what: str) -> AbstractContextManager[object]:
+    """A spinner on standard error while a person waits; nothing when that is no terminal."""
+    console = Console(stderr=True)
+    return console.status(what) if console.is_terminal else nullcontext()

@@ -1,0 +1,152 @@
+"""`warpsmith optimize`: one task driven to an end, with progress on the way and a table and a report at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from pydantic import JsonValue
+from rich.console import Console
+
+from agents.drive import Control, optimize
+from agents.settings import Budgets, Models, RunSettings
+from app.exits import DONE, INTERRUPTED, REJECTED
+from app.inputs import kernel_at, seconds_of, task_at
+from app.live import Progress, progress_for
+from app.report import baseline_name, write_report
+from app.summary import summarize
+from app.terminal import print_summary
+from memory.files import RunFolderError
+from memory.runs import RunFolder
+from tools.errors import WarpsmithError
+from tools.executor import LocalExecutor
+from tools.task import TaskSource
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for on the command line. None is the default of `agents.settings`."""
+
+    task: Path
+    start: Path | None
+    settings: tuple[str, ...]
+    iterations: int | None
+    wall_time: str | None
+    patience: int | None
+    near_limit: float | None
+    """Percent; 0 switches it off."""
+    parallel: int
+    model: str | None
+    planner: str | None
+    coder: str | None
+    analyst: str | None
+    seed: int
+    runs: Path
+    command: tuple[str, ...]
+
+
+def optimize_task(request: Request, as_json: bool) -> int:
+    """Run to an end and return the exit code. Raises TaskError, KernelError, InfrastructureError, RunFolderError."""
+    settings = run_settings(request)
+    task = task_at(request.task, request.settings)
+    if request.start is not None:
+        kernel = kernel_at(request.start)
+        task = task.model_copy(update={"start": task.start | {kernel.language: kernel}})
+    run = RunFolder.create(request.runs, task.name, _config(request, task, settings))
+    console = Console(stderr=as_json)
+    stopped = asyncio.run(_drive(task, settings, run, progress_for(console, settings.budgets.wall_time)))
+    return _finish(run, console, as_json, stopped)
+
+
+def run_settings(request: Request) -> RunSettings:
+    """The request as settings, each default in its own home. Raises WarpsmithError."""
+    budgets: dict[str, object] = {}
+    if request.iterations is not None:
+        budgets["iterations"] = request.iterations
+    if request.patience is not None:
+        budgets["patience"] = request.patience
+    if request.near_limit is not None:
+        if not 0 <= request.near_limit < 100:
+            raise WarpsmithError(f"--near-limit {request.near_limit:g} is not a percentage below 100")
+        budgets["near_limit"] = request.near_limit / 100 or None
+    if request.wall_time is not None:
+        try:
+            budgets["wall_time"] = seconds_of(request.wall_time)
+        except ValueError as error:
+            raise WarpsmithError(f"--wall-time {error}", "Give a number with s, m, h or d.") from error
+    return RunSettings(
+        budgets=Budgets.model_validate(budgets),
+        models=Models.choose(request.model, request.planner, request.coder, request.analyst),
+        parallel=request.parallel,
+        seed=request.seed,
+    )
+
+
+async def _drive(task: TaskSource, settings: RunSettings, run: RunFolder, progress: Progress) -> int | None:
+    """Drive the run; the number of the signal that stopped it, if one did. Everything it started is gone afterwards."""
+    control = Control()
+    executor = LocalExecutor()
+    with _signals_stop(control) as caught, progress:
+        try:
+            await optimize(task, settings, run, executor, progress.show, control)
+        finally:
+            await executor.close()
+    return caught[0] if caught else None
+
+
+@contextmanager
+def _signals_stop(control: Control) -> Iterator[list[int]]:
+    """The first Ctrl-C asks the run to end, the second cuts it; the list gets the signals that came."""
+    loop = asyncio.get_running_loop()
+    caught: list[int] = []
+
+    def stop(number: int) -> None:
+        caught.append(number)
+        control.stop("user")
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        yield caught
+    finally:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _finish(run: RunFolder, console: Console, as_json: bool, stopped: int | None) -> int:
+    """Report and table; a report that can't be written costs a sentence, not the result."""
+    run = RunFolder(run.path)
+    summary = summarize(run)
+    report: Path | None = None
+    try:
+        report = write_report(run)
+    except RunFolderError as error:
+        print(f"warning: {error}", file=sys.stderr)
+    print_summary(console, summary, baseline_name(run))
+    console.print(f"run       {run.path}", markup=False, highlight=False, soft_wrap=True)
+    if report is not None:
+        console.print(f"report    {report}", markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        print(json.dumps(summary.model_dump(mode="json") | {"report": str(report) if report else None}))
+    if stopped is not None:
+        return INTERRUPTED if stopped == signal.SIGINT else 128 + stopped
+    return DONE if summary.best is not None else REJECTED
+
+
+def _config(request: Request, task: TaskSource, settings: RunSettings) -> dict[str, JsonValue]:
+    return {
+        "version": version("warpsmith"),
+        "command": list(request.command),
+        "task_path": str(request.task),
+        "task": task.model_dump(mode="json"),
+        "settings": settings.model_dump(mode="json"),
+    }

@@ -1,0 +1,183 @@
+"""What a run came to, read back from its folder: one record for the terminal, the report and `--json`."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from agents.limits import STOP_WORDS, StopReason
+from memory.runs import Attempt, RunFolder
+from tools.records import Accepted, Interval, Verdict, weighted_geomean
+
+_VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+
+RunState: TypeAlias = Literal["ended", "open"]
+"""`open`: it still runs, or it was killed and can be resumed."""
+
+
+class WorkloadRow(BaseModel):
+    """One workload of the final table. Times are seconds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    workload: str
+    start_seconds: float | None
+    """None when the starting kernel was rejected, or when there was none."""
+    best_seconds: float
+    interval: Interval
+    baseline_seconds: float
+    limit_seconds: float
+
+    @property
+    def gain(self) -> float | None:
+        """Start time / best time."""
+        return self.start_seconds / self.best_seconds if self.start_seconds else None
+
+    @property
+    def speedup(self) -> float:
+        """Baseline time / best time."""
+        return self.baseline_seconds / self.best_seconds
+
+    @property
+    def share_of_limit(self) -> float:
+        return self.limit_seconds / self.best_seconds
+
+
+class Summary(BaseModel):
+    """A run in figures. Everything about the best kernel is absent when no attempt was accepted."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run: str
+    path: str
+    task: str
+    state: RunState
+    reason: StopReason | None = None
+    reason_words: str = ""
+    best: str | None = None
+    best_change: str = ""
+    measured: Literal["afresh", "in the run"] | None = None
+    """Where the figures below come from: the last, fresh measurement of the winner, or the attempt's own verdict."""
+    start_seconds: float | None = None
+    best_seconds: float | None = None
+    gain: float | None = None
+    """Starting kernel's time / best time, weighted geometric mean over the workloads."""
+    gain_interval: Interval | None = None
+    speedup: float | None = None
+    """NumPy/BLAS (or torch) baseline's time / best time."""
+    share_of_limit: float | None = None
+    rows: tuple[WorkloadRow, ...] = ()
+    attempts: int = 0
+    counts: dict[str, int] = {}
+    """Attempts by outcome: kept, same, slower, rejected, unjudged."""
+    rejections: dict[str, int] = {}
+    """Rejected attempts by the judge's reason."""
+    iterations: int | None = None
+    elapsed: float | None = None
+    start_problem: str = ""
+    """Why the starting kernel was not accepted."""
+
+    @property
+    def accepted(self) -> int:
+        return sum(self.counts.get(name, 0) for name in ("kept", "same", "slower"))
+
+
+def read_verdict(run: RunFolder, attempt: str) -> Verdict:
+    """The judge's whole answer about an attempt."""
+    return _VERDICT.validate_python(run.verdict(attempt))
+
+
+def task_name(run: RunFolder) -> str:
+    """The task's name as the run was given it."""
+    task = run.config().get("task")
+    name = task.get("name") if isinstance(task, dict) else None
+    return str(name or run.id)
+
+
+def summarize(run: RunFolder) -> Summary:
+    """Read a run folder, ended or not. Raises RunFolderError when it can't be read."""
+    attempts = run.attempts()
+    outcome = run.outcome() or {}
+    known = next((reason for reason in STOP_WORDS if reason == outcome.get("reason")), None)
+    fields = {
+        "run": run.id,
+        "path": str(run.path),
+        "task": task_name(run),
+        "state": "ended" if outcome else "open",
+        "reason": known,
+        "reason_words": STOP_WORDS[known] if known else "",
+        "iterations": outcome.get("iterations"),
+        "elapsed": outcome.get("elapsed"),
+        "attempts": len(attempts),
+        "counts": _count([attempt.outcome for attempt in attempts]),
+        "rejections": _count([_reason(run, a) for a in attempts if a.outcome == "rejected"]),
+        "start_problem": _start_problem(attempts),
+    }
+    return Summary.model_validate(fields | _best_fields(run, attempts, outcome.get("final")))
+
+
+def _best_fields(run: RunFolder, attempts: list[Attempt], final: object) -> dict[str, object]:
+    best = run.best()
+    if best is None:
+        return {}
+    own = read_verdict(run, best)
+    fresh = _VERDICT.validate_python(final) if final is not None else None
+    verdict = fresh if isinstance(fresh, Accepted) else own
+    if not isinstance(verdict, Accepted):
+        return {}
+    afresh = verdict is fresh
+    start = _start_times(run, attempts)
+    if afresh and verdict.comparison is not None:
+        start |= {t.workload: t.incumbent_seconds for t in verdict.timings if t.incumbent_seconds is not None}
+    rows = tuple(
+        WorkloadRow(
+            workload=timing.workload,
+            start_seconds=start.get(timing.workload),
+            best_seconds=timing.seconds,
+            interval=timing.interval,
+            baseline_seconds=timing.baseline_seconds,
+            limit_seconds=timing.limit_seconds,
+        )
+        for timing in verdict.timings
+    )
+    raced = verdict.comparison if afresh and best != "a0" else None
+    gain = raced.ratio if raced else _gain(verdict, start)
+    return {
+        "best": best,
+        "best_change": next((a.change for a in attempts if a.id == best), ""),
+        "measured": "afresh" if afresh else "in the run",
+        "start_seconds": verdict.seconds * gain if gain is not None else None,
+        "best_seconds": verdict.seconds,
+        "gain": gain,
+        "gain_interval": raced.interval if raced else None,
+        "speedup": verdict.speedup,
+        "share_of_limit": verdict.share_of_limit,
+        "rows": rows,
+    }
+
+
+def _start_times(run: RunFolder, attempts: list[Attempt]) -> dict[str, float]:
+    if not any(attempt.id == "a0" for attempt in attempts):
+        return {}
+    verdict = read_verdict(run, "a0")
+    return {t.workload: t.seconds for t in verdict.timings} if isinstance(verdict, Accepted) else {}
+
+
+def _gain(verdict: Accepted, start: dict[str, float]) -> float | None:
+    if not all(timing.workload in start for timing in verdict.timings):
+        return None
+    return weighted_geomean([(t.weight, start[t.workload] / t.seconds) for t in verdict.timings])
+
+
+def _reason(run: RunFolder, attempt: Attempt) -> str:
+    return str(run.verdict(attempt.id).get("reason", "unknown"))
+
+
+def _start_problem(attempts: list[Attempt]) -> str:
+    start = next((attempt for attempt in attempts if attempt.id == "a0"), None)
+    return start.note if start is not None and start.outcome in ("rejected", "unjudged") else ""
+
+
+def _count(names: list[str]) -> dict[str, int]:
+    return {name: names.count(name) for name in sorted(set(names))}

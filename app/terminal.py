@@ -1,0 +1,171 @@
+"""Tables on the terminal: a run's result, an attempt, a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from app.quantities import duration, percent, span, tally, times
+from app.summary import Summary, WorkloadRow
+from memory.runs import Attempt
+from tools.records import Accepted, Diagnostic, Rejected, Verdict, WorkloadTiming
+
+
+def plain_table(*columns: str, numeric: Sequence[str] = ()) -> Table:
+    """An empty table with a rule under its head; columns named in `numeric` are right-aligned."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="right" if column in numeric else "left", overflow="fold")
+    return table
+
+
+def print_summary(console: Console, summary: Summary, baseline: str) -> None:
+    """The final table of a run."""
+    console.print(f"[bold]{escape(summary.task)}[/bold]  {_ending(summary)}")
+    if summary.rows:
+        console.print()
+        console.print(_result_table(summary.rows, baseline))
+        console.print()
+        console.print(_headline(summary, baseline))
+    elif summary.start_problem:
+        console.print(f"The starting kernel was not accepted: {escape(summary.start_problem)}")
+    else:
+        console.print("No attempt has been accepted.")
+    console.print(f"attempts  {summary.attempts}: {_attempt_tally(summary)}", highlight=False)
+
+
+def print_attempts(console: Console, attempts: Sequence[Attempt]) -> None:
+    """One line an attempt."""
+    numeric = ("time", "of limit")
+    table = plain_table("attempt", "from", "change", "outcome", "time", "of limit", "why", numeric=numeric)
+    for a in attempts:
+        style = {"kept": "green", "rejected": "red", "unjudged": "red"}.get(a.outcome, "")
+        table.add_row(
+            a.id,
+            a.parent or "",
+            escape(a.change),
+            f"[{style}]{a.outcome}[/{style}]" if style else a.outcome,
+            duration(a.seconds),
+            percent(a.share_of_limit),
+            escape(a.note),
+        )
+    console.print(table)
+
+
+def print_verdict(console: Console, verdict: Verdict, baseline: str) -> None:
+    """The judge's answer: the stages, and the times or the reason."""
+    table = plain_table("stage", "", "took", numeric=("took",))
+    for stage in verdict.stages:
+        mark = "[green]passed[/green]" if stage.passed else "[red]failed[/red]"
+        table.add_row(stage.stage, mark, duration(stage.seconds))
+    console.print(table)
+    console.print()
+    if isinstance(verdict, Accepted):
+        console.print("[bold green]accepted[/bold green]")
+        console.print(timing_table(verdict.timings, baseline))
+        console.print(
+            f"{times(verdict.speedup)} against {baseline}, {percent(verdict.share_of_limit)} of what the hardware"
+            f" allows, largest error {percent(verdict.worst_error)} of its tolerance",
+            highlight=False,
+        )
+    elif isinstance(verdict, Rejected):
+        _print_rejection(console, verdict)
+    else:
+        console.print(f"[bold yellow]not judged[/bold yellow]: {escape(verdict.message)}")
+
+
+def timing_table(timings: Sequence[WorkloadTiming], baseline: str) -> Table:
+    """Times by workload against the baseline and the limit."""
+    numeric = ("time", "95 % interval", baseline, "limit", "of limit")
+    table = plain_table("workload", *numeric, numeric=numeric)
+    for t in timings:
+        table.add_row(
+            escape(t.workload),
+            duration(t.seconds),
+            f"{duration(t.interval.low)} - {duration(t.interval.high)}",
+            duration(t.baseline_seconds),
+            duration(t.limit_seconds),
+            percent(t.limit_seconds / t.seconds),
+        )
+    return table
+
+
+def place(diagnostic: Diagnostic) -> str:
+    """`kernel.cpp:12:` or nothing."""
+    if diagnostic.file is None:
+        return ""
+    return f"{diagnostic.file}:{diagnostic.line}: " if diagnostic.line is not None else f"{diagnostic.file}: "
+
+
+def _print_rejection(console: Console, verdict: Rejected) -> None:
+    words = verdict.reason.replace("_", " ")
+    console.print(f"[bold red]rejected[/bold red] at {verdict.stage}: {words}", highlight=False)
+    console.print(escape(verdict.message), highlight=False)
+    for d in verdict.diagnostics[:10]:
+        console.print(f"  {escape(place(d))}{d.severity}: {escape(d.message)}", highlight=False)
+    m = verdict.mismatch
+    if m is not None:
+        where = f"{m.output}[{', '.join(map(str, m.index))}]"
+        console.print(
+            f"  first wrong: {escape(where)} is {escape(m.actual)}, expected {escape(m.expected)};"
+            f" {m.wrong} of {m.total} wrong (workload {escape(m.workload)}, {escape(m.distribution)} data)",
+            highlight=False,
+        )
+        if m.worst_slice:
+            console.print(f"  worst slice: {escape(m.worst_slice)}", highlight=False)
+
+
+def _result_table(rows: Sequence[WorkloadRow], baseline: str) -> Table:
+    numeric = ("start", "best", "gain", baseline, f"vs {baseline}", "limit", "of limit")
+    table = plain_table("workload", *numeric, numeric=numeric)
+    for row in rows:
+        table.add_row(
+            escape(row.workload),
+            duration(row.start_seconds),
+            f"[bold]{duration(row.best_seconds)}[/bold]",
+            times(row.gain),
+            duration(row.baseline_seconds),
+            times(row.speedup),
+            duration(row.limit_seconds),
+            percent(row.share_of_limit),
+        )
+    return table
+
+
+def _headline(summary: Summary, baseline: str) -> str:
+    parts = [f"best      {summary.best}"]
+    if summary.best == "a0":
+        parts.append("the starting kernel: nothing was faster beyond noise")
+    elif summary.gain is not None:
+        parts.append(f"[bold]{times(summary.gain)}[/bold] against the start{_range(summary)}")
+    parts.append(f"{times(summary.speedup)} against {baseline}")
+    parts.append(f"{percent(summary.share_of_limit)} of what the hardware allows")
+    change = f"\nchange    {escape(summary.best_change)}" if summary.best_change and summary.best != "a0" else ""
+    return ", ".join(parts) + change
+
+
+def _range(summary: Summary) -> str:
+    interval = summary.gain_interval
+    return f" ({times(interval.low)} to {times(interval.high)})" if interval else ""
+
+
+def _ending(summary: Summary) -> str:
+    if summary.state == "open":
+        return "not ended: it still runs, or it was stopped from outside"
+    took = f" after {span(summary.elapsed)}" if summary.elapsed is not None else ""
+    rounds = f", {summary.iterations} iterations" if summary.iterations is not None else ""
+    return f"ended{took}{rounds}: {summary.reason_words}"
+
+
+def _attempt_tally(summary: Summary) -> str:
+    text = (
+        f"{summary.accepted} accepted ({tally(summary.counts, ('kept', 'same', 'slower'))})" if summary.accepted else ""
+    )
+    if summary.counts.get("rejected"):
+        text += f", {summary.counts['rejected']} rejected ({tally(summary.rejections)})"
+    if summary.counts.get("unjudged"):
+        text += f", {summary.counts['unjudged']} not judged"
+    return text.lstrip(", ") or "none"

@@ -1,0 +1,161 @@
+"""The report: complete, self-contained, and safe against what models, kernels and tasks write."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from app import plots, quantities
+from app.report import command, render, setting_changes, source_diff, write_report
+from app.summary import summarize
+from memory.files import RunFolderError
+from tests.synthetic_run import make_run
+
+HOSTILE = "</style><script>alert(1)</script><img src=http://evil.example/x onerror=alert(2)>{{ 7*7 }}]]>"
+
+
+class Page(HTMLParser):
+    """Collects elements, attributes and visible text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.words = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def test_report_holds_result_attempts_judging_hardware_and_command(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    page = Page(write_report(run).read_text(encoding="utf-8"))
+    for attempt in run.attempts():
+        assert attempt.id in page.words
+    for expected in (
+        "2.36x",
+        "46 %",
+        "bubblewrap + Landlock 7",
+        "A processor & more",
+        "20.0 GB/s",
+        "wrong result",
+        "memory-safe",
+    ):
+        assert expected in page.words
+    assert "warpsmith optimize 'examples/soft max' --iterations 24" in page.words
+    assert page.tags.count("svg") == 2
+
+
+def test_report_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
+    page = Page(render(make_run(tmp_path)))
+    assert not {"script", "link", "iframe", "object", "embed", "img"} & set(page.tags)
+    assert not [name for name, _ in page.attributes if name.startswith("on") or name in ("src", "href", "xlink:href")]
+    style = re.search(r"<style>(.*?)</style>", render(make_run(tmp_path)), re.DOTALL)
+    assert style and "url(" not in style[1] and "@import" not in style[1]
+
+
+def test_hostile_text_is_shown_and_not_obeyed(tmp_path: Path) -> None:
+    text = render(make_run(tmp_path, note=HOSTILE))
+    page = Page(text)
+    assert "script" not in page.tags and "img" not in page.tags
+    assert HOSTILE in page.words
+    assert "49" not in re.findall(r"onerror=alert\(2\)&gt;(\S{0,8})", text)
+
+
+def test_a_run_still_open_and_a_run_with_nothing_accepted_have_reports(tmp_path: Path) -> None:
+    assert "has not ended" in render(make_run(tmp_path, ended=False))
+    nothing = render(make_run(tmp_path, accept=False, attempts=3))
+    assert "No attempt has been accepted" in nothing
+    assert "warpsmith check" not in nothing
+    assert render(make_run(tmp_path, attempts=0, ended=False))
+
+
+def test_a_lone_surrogate_in_a_note_does_not_stop_the_report(tmp_path: Path) -> None:
+    run = make_run(tmp_path, attempts=2)
+    path = run.folder_of("a1") / "attempt.json"
+    path.write_text(path.read_text().replace('"note": ""', '"note": "odd \\ud800 text"'))
+    assert "odd ? text" in write_report(type(run)(run.path)).read_text(encoding="utf-8")
+
+
+def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    run = make_run(tmp_path, attempts=1)
+    page = render(run)
+    (run.path / "report.html").mkdir()
+    with pytest.raises(RunFolderError) as caught:
+        write_report(run)
+    assert page and caught.value.advice
+
+
+def test_summary_takes_the_fresh_measurement_and_falls_back_on_the_attempts(tmp_path: Path) -> None:
+    ended, still_open = summarize(make_run(tmp_path)), summarize(make_run(tmp_path, ended=False))
+    assert ended.measured == "afresh" and still_open.measured == "in the run"
+    assert ended.gain == pytest.approx(0.96**-21, rel=1e-6)
+    assert ended.gain_interval is not None and ended.gain_interval.low < ended.gain
+    assert still_open.gain == pytest.approx(ended.gain, rel=1e-6)
+    assert still_open.gain_interval is None
+    assert ended.start_seconds == pytest.approx(4.4e-3 * 0.6**0.5)
+    assert ended.rejections == {"wrong_result": 3} and ended.accepted == 21
+
+
+def test_differences_between_start_and_winner_are_spelt_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path, attempts=8)
+    start, later = run.attempt("a0"), run.attempt("a7")
+    assert setting_changes(start, later) == ["BLOCK: default → 32", "flags: default → -O3"]
+    diff = source_diff(start, later)
+    assert [line.text[0] for line in diff if line.kind in ("added", "removed")] == ["-", "+"]
+    assert source_diff(start, start) == []
+    assert command(run).startswith("warpsmith optimize")
+
+
+@pytest.mark.parametrize("seconds", [[1e-3], [1e-3, 1e-3], [1e-7, 10.0], [5e-4, 4e-4, 4.5e-4]])
+def test_progress_is_well_formed_for_any_range(seconds: list[float]) -> None:
+    points = [plots.Point(f"a{i}", "kept", s, "<&>") for i, s in enumerate(seconds)]
+    points.append(plots.Point("bad", "rejected", None, "no time"))
+    levels = [plots.Level("limit", min(seconds) / 2, "limit"), plots.Level("base", min(seconds) / 2, "baseline")]
+    root = ElementTree.fromstring(plots.progress(points, levels))
+    circles = [element for element in root.iter() if element.tag == "circle"]
+    assert len(circles) == len(seconds)
+    assert all(0 <= float(c.get("cy", "-1")) <= plots.HEIGHT for c in circles)
+    heights = [float(c.get("cy", "0")) for c in circles]
+    assert sorted(heights, reverse=True) == [h for _, h in sorted(zip(seconds, heights, strict=True))]
+
+
+def test_progress_without_a_single_time_is_left_out() -> None:
+    assert plots.progress([plots.Point("a0", "rejected", None, "")], []) == ""
+
+
+def test_roofline_puts_a_kernel_at_the_roof_on_the_roof() -> None:
+    spots = [plots.Spot("best", 0.5, 1e10, "best"), plots.Spot("start", 0.5, 1e9, "start")]
+    root = ElementTree.fromstring(plots.roofline(spots, bandwidth=2e10, peak=1e11))
+    best, start = (float(e.get("cy", "0")) for e in root.iter() if e.tag == "circle")
+    path = next(e.get("d", "") for e in root.iter() if e.get("class") == "roof")
+    x0, y0, x1, y1 = (float(v) for v in re.findall(r"[\d.]+", path)[:4])
+    x = next(float(e.get("cx", "0")) for e in root.iter() if e.tag == "circle")
+    assert best == pytest.approx(y0 + (x - x0) / (x1 - x0) * (y1 - y0), abs=0.3)
+    assert start > best
+    assert plots.roofline([], 1e9, None) == "" and plots.roofline(spots, 2e10, None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (0.0, "0 s"), (1.2345e-3, "1.234 ms"), (12.5, "12.50 s"), (9.87e-7, "987.0 ns"), (3e-11, "0.030 ns")],
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert quantities.duration(seconds) == text
+
+
+def test_other_quantities() -> None:
+    assert [quantities.span(s) for s in (None, 0.4, 65, 7505)] == ["-", "0 s", "1 min 05 s", "2 h 05 min"]
+    assert [quantities.percent(s) for s in (None, 0.034, 0.416)] == ["-", "3.4 %", "42 %"]
+    assert quantities.amount(2.41e10, "B/s") == "24.1 GB/s"
+    assert quantities.short(5e-4, "s") == "500 µs" and quantities.short(2e9, "") == "2 G"
+    assert quantities.tally({"wrong_result": 2, "timeout": 5, "kept": 0}) == "5 timeout, 2 wrong result"
