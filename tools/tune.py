@@ -13,10 +13,11 @@ from typing import Final
 from tools.contract import parse_tunables
 from tools.executor import Executor
 from tools.records import Kernel, QuickResult, Reason, Record
-from tools.space import Assignment, FlagGroup, Seen, Space, apply, space_of, suggest
+from tools.space import Assignment, Seen, Space, apply, space_of, suggest
+from tools.targets.base import FlagGroup
 from tools.task import TaskSource
 
-__all__ = ["Assignment", "FlagGroup", "Seen", "Space", "Trial", "TuneReport", "apply", "space_of", "suggest", "tune"]
+__all__ = ["Assignment", "Seen", "Space", "Trial", "TuneReport", "apply", "space_of", "suggest", "tune"]
 
 FINALISTS: Final = 3
 RACES: Final = 2
