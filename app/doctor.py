@@ -21,7 +21,7 @@ from rich.markup import escape
 
 from app.exits import DONE, REJECTED
 from app.quantities import amount
-from app.terminal import plain_table
+from app.terminal import console_for, plain_table
 from tools.errors import WarpsmithError
 
 State: TypeAlias = Literal["ok", "limited", "missing", "info"]
@@ -47,7 +47,7 @@ def examine(as_json: bool) -> int:
     if as_json:
         print(json.dumps([asdict(finding) for finding in found]))
     else:
-        _print(Console(), found)
+        _print(console_for(), found)
     return REJECTED if any(finding.state == "missing" for finding in found) else DONE
 
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 from app.exits import DONE, FAILED, REJECTED
 from app.inputs import kernel_at, task_at
 from app.quantities import amount, percent
-from app.terminal import plain_table, print_verdict
+from app.terminal import console_for, plain_table, print_verdict
 from tools.executor import LocalExecutor
 from tools.records import Kernel, Profile, Verdict
 from tools.task import TaskSource
@@ -49,7 +49,7 @@ def check_kernel(judged: Judged, as_json: bool) -> int:
     if as_json:
         print(verdict.model_dump_json())
     else:
-        print_verdict(Console(), verdict, "PyTorch" if judged.task.kind == "kernelbench" else "NumPy")
+        print_verdict(console_for(), verdict, "PyTorch" if judged.task.kind == "kernelbench" else "NumPy")
     return _CODES[verdict.status]
 
 
@@ -60,7 +60,7 @@ def profile_kernel(judged: Judged, workload: str | None, as_json: bool) -> int:
     if as_json:
         print(profile.model_dump_json())
     else:
-        print_profile(Console(), profile)
+        print_profile(console_for(), profile)
     return DONE
 
 

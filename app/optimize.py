@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from app.inputs import kernel_at, seconds_of, task_at
 from app.live import Progress, progress_for
 from app.report import baseline_name, write_report
 from app.summary import summarize
-from app.terminal import print_summary
+from app.terminal import console_for, print_summary
 from memory.files import RunFolderError
 from memory.runs import RunFolder
 from tools.errors import WarpsmithError
@@ -62,8 +63,12 @@ def optimize_task(request: Request, as_json: bool) -> int:
         kernel = kernel_at(request.start)
         task = task.model_copy(update={"start": task.start | {kernel.language: kernel}})
     run = RunFolder.create(request.runs, task.name, _config(request, task, settings))
-    console = Console(stderr=as_json)
-    stopped = asyncio.run(_drive(task, settings, run, progress_for(console, settings.budgets.wall_time)))
+    console = console_for(stderr=as_json)
+    try:
+        stopped = asyncio.run(_drive(task, settings, run, progress_for(console, settings.budgets.wall_time)))
+    except WarpsmithError:
+        _keep_or_drop(run, console)
+        raise
     return _finish(run, console, as_json, stopped)
 
 
@@ -140,6 +145,14 @@ def _finish(run: RunFolder, console: Console, as_json: bool, stopped: int | None
     if stopped is not None:
         return INTERRUPTED if stopped == signal.SIGINT else 128 + stopped
     return DONE if summary.best is not None else REJECTED
+
+
+def _keep_or_drop(run: RunFolder, console: Console) -> None:
+    """After a failure: say where the run folder is when it holds attempts, remove it when nothing was learnt."""
+    if RunFolder(run.path).attempts():
+        console.print(f"run       {run.path} (what was found so far)", markup=False, highlight=False, soft_wrap=True)
+    else:
+        shutil.rmtree(run.path, ignore_errors=True)
 
 
 def _config(request: Request, task: TaskSource, settings: RunSettings) -> dict[str, JsonValue]:

@@ -15,7 +15,7 @@ from app.judging import print_profile
 from app.quantities import duration, percent, times
 from app.report import REPORT_NAME, baseline_name, setting_changes, source_diff, write_report
 from app.summary import read_verdict, summarize
-from app.terminal import plain_table, print_attempts, print_summary, print_verdict
+from app.terminal import console_for, plain_table, print_attempts, print_summary, print_verdict
 from memory.files import RunFolderError
 from memory.runs import Attempt, RunFolder, list_runs
 from tools.records import Profile
@@ -31,7 +31,7 @@ def show_run(name: str, runs_root: Path, as_json: bool) -> int:
         lines = [attempt.entry.model_dump(mode="json") for attempt in attempts]
         print(json.dumps(summary.model_dump(mode="json") | {"ledger": lines}))
         return DONE
-    console = Console()
+    console = console_for()
     print_summary(console, summary, baseline_name(run))
     console.print()
     print_attempts(console, attempts)
@@ -54,14 +54,14 @@ def show_attempt(name: str, attempt_id: str, runs_root: Path, as_json: bool) -> 
     if as_json:
         print(json.dumps(_attempt_json(run, attempt)))
         return DONE
-    console = Console()
+    console = console_for()
     _print_attempt(console, run, attempt)
     return DONE
 
 
 def show_runs(runs_root: Path, as_json: bool) -> int:
     """All runs; one whose folder is damaged gets a line that says so."""
-    console = Console()
+    console = console_for()
     table = plain_table("run", "state", "best", "time", "gain", "of limit", "attempts", numeric=("time", "gain"))
     rows: list[JsonValue] = []
     for run in list_runs(runs_root):

@@ -14,6 +14,12 @@ from memory.runs import Attempt
 from tools.records import Accepted, Diagnostic, Rejected, Verdict, WorkloadTiming
 
 
+def console_for(stderr: bool = False) -> Console:
+    """A console that doesn't fold lines to 80 columns when it writes into a file or a pipe."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=160)
+
+
 def plain_table(*columns: str, numeric: Sequence[str] = ()) -> Table:
     """An empty table with a rule under its head; columns named in `numeric` are right-aligned."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
