@@ -1,0 +1,199 @@
+"""The tools that the roles call. Positional is what the seat knows, keyword-only what the model writes; the docstring
+is the model's manual. Which role has which tools is the table at the foot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from agents import findings
+from agents.seat import Candidate, Seat, build_kernel
+from agents.settings import Role
+from agents.state import Diagnosis, Hypothesis
+from agents.toolbox import Refused, Result, Tool
+from tools import tune as tuning
+from tools.records import Kernel, Profile, QuickResult
+
+MAX_VARIANTS = 24
+
+
+async def propose(seat: Seat, *, hypotheses: list[Hypothesis]) -> Result:
+    """Say what to try next; this ends your turn.
+
+    Each hypothesis is one change to one parent attempt, with the metric it should move and by how much. Hypotheses of
+    one call are tried in parallel, so they must not depend on each other. The parent may be any accepted attempt, not
+    only the best. Give at most as many as you were asked for. An empty list says that nothing is left that is worth
+    trying, and ends the run.
+    """
+    most = seat.context.settings.parallel
+    if len(hypotheses) > most:
+        raise Refused(f"{len(hypotheses)} hypotheses are too many", f"Give at most {most}.")
+    for hypothesis in hypotheses:
+        if hypothesis.parent is not None:
+            seat.context.attempts.find(hypothesis.parent)
+        elif seat.parent is not None:
+            raise Refused("a hypothesis has no parent", f"Name the attempt to start from, e.g. {seat.parent}.")
+    return Result(value=[hypothesis.model_dump(mode="json") for hypothesis in hypotheses])
+
+
+async def show(seat: Seat, *, attempt: Annotated[str, Field(description="e.g. `a12`")]) -> Result:
+    """An attempt in full: its source files, settings, verdict, and its profile and diagnosis where there are some."""
+    found = seat.context.attempts.find(attempt)
+    kernel = seat.context.attempts.kernel(attempt)
+    value: dict[str, JsonValue] = {
+        "attempt": found.entry.model_dump(mode="json"),
+        "hypothesis": found.hypothesis,
+        "files": dict(kernel.files),
+        "defines": dict(kernel.defines),
+        "flags": list(kernel.flags),
+        "verdict": findings.of_verdict(seat.context.attempts.verdict(attempt)),
+        "profile": seat.context.run.profile(attempt),
+        "diagnosis": seat.context.run.diagnosis(attempt),
+    }
+    return Result(value={name: part for name, part in value.items() if part is not None})
+
+
+async def compile(seat: Seat, *, candidate: Candidate) -> Result:
+    """Build a candidate without running it: whether it built, and errors and warnings by line. Costs about a second."""
+    kernel = build_kernel(candidate, seat)
+    started = time.monotonic()
+    report = await seat.context.executor.build(seat.context.task, kernel)
+    return Result(value=findings.of_build(report), device_seconds=time.monotonic() - started, kernel=kernel)
+
+
+async def run(
+    seat: Seat,
+    *,
+    mode: Annotated[
+        Literal["full", "quick"], Field(description="`full` judges one candidate, `quick` compares several.")
+    ],
+    candidates: Annotated[list[Candidate], Field(min_length=1, max_length=MAX_VARIANTS)],
+) -> Result:
+    """Measure candidates against the best kernel so far.
+
+    `full`: exactly one candidate goes through the whole gauntlet (screen, build, correctness on secret inputs of
+    several distributions, determinism, memory safety, timing, audit) and becomes an attempt in the ledger. It is kept
+    only when it is faster than the best beyond noise. The result names the failing stage and reason, the first wrong
+    element and the worst slice, or the times of each workload. Judging the same kernel again costs nothing and
+    returns the earlier verdict.
+
+    `quick`: up to 24 candidates get a light check and a short timing side by side with the best. Use it to choose
+    between variants; nothing is kept until it passed `full`.
+    """
+    kernels = [build_kernel(candidate, seat) for candidate in candidates]
+    attempts = seat.context.attempts
+    if mode == "full":
+        if len(kernels) != 1:
+            raise Refused(
+                f"mode `full` judges one candidate, not {len(kernels)}", "Use `quick` to choose between several."
+            )
+        parent = candidates[0].base or seat.parent
+        judged = await attempts.judge(kernels[0], parent, seat.iteration, seat.hypothesis)
+        return Result(value=findings.of_judged(judged), device_seconds=judged.device_seconds, kernel=kernels[0])
+    started = time.monotonic()
+    best = attempts.best()
+    incumbent = None if best is None else attempts.kernel(best.id)
+    results = await seat.context.executor.quick(seat.context.task, kernels, incumbent)
+    return Result(
+        value=findings.of_quick(results), device_seconds=time.monotonic() - started, kernel=_fastest(kernels, results)
+    )
+
+
+async def profile(
+    seat: Seat,
+    *,
+    attempt: Annotated[str, Field(description="An accepted attempt, e.g. `a12`.")],
+    workload: Annotated[str | None, Field(description="Its name; the heaviest when left out.")] = None,
+) -> Result:
+    """What the machine really does with an attempt's kernel: the bottleneck class with its evidence, counters, hot
+    source lines, what the compiler vectorised and what not, and the position under the measured roofs. What could not
+    be measured is listed in `missing`.
+    """
+    context = seat.context
+    kernel = context.attempts.kernel(attempt)
+    if context.attempts.verdict(attempt).status != "accepted":
+        raise Refused(f"{attempt} was not accepted, so there is nothing to profile", "Name an accepted attempt.")
+    known = [facts.workload for facts in context.facts.workloads]
+    if workload is not None and workload not in known:
+        raise Refused(f"there is no workload {workload}", f"There are: {', '.join(known)}.")
+    stored = context.run.profile(attempt)
+    if stored is not None and workload in (None, stored["workload"]):
+        return Result(value=findings.of_profile(Profile.model_validate(stored)))
+    started = time.monotonic()
+    found = await context.executor.profile(context.task, kernel, workload)
+    seconds = time.monotonic() - started
+    context.run.add_profile(attempt, found.model_dump(mode="json"))
+    context.journal.tell(
+        "profiled", attempt=attempt, bottleneck=found.bottleneck, evidence=list(found.evidence), seconds=seconds
+    )
+    return Result(value=findings.of_profile(found), device_seconds=seconds)
+
+
+async def search(
+    seat: Seat,
+    *,
+    query: Annotated[str, Field(min_length=2, description="Words or identifiers; not a question.")],
+    limit: Annotated[int, Field(ge=1, le=20)] = 6,
+) -> Result:
+    """Find passages in the optimisation notes, in the compiler's headers and in all that this run tried (sources,
+    verdicts, diagnoses). Each hit cites its path and lines.
+    """
+    hits = await asyncio.to_thread(seat.context.library.search, query, limit)
+    return Result(value=[{"at": hit.cite, "title": hit.title, "text": hit.text} for hit in hits])
+
+
+async def tune(
+    seat: Seat,
+    *,
+    candidate: Candidate,
+    trials: Annotated[int, Field(ge=2, le=200, description="How many configurations to time.")] = 24,
+) -> Result:
+    """Sweep the parameters that a candidate declares (`// tune: BLOCK = 64,128,256`) together with the compiler flags.
+
+    One call, many timings, no model turns. Returns the best configurations; judge the winner with `run` in mode `full`.
+    """
+    kernel = build_kernel(candidate, seat)
+    best = seat.context.attempts.best()
+    incumbent = None if best is None else seat.context.attempts.kernel(best.id)
+    started = time.monotonic()
+    report = await tuning.tune(
+        seat.context.executor, seat.context.task, kernel, incumbent, trials, groups=seat.context.flag_groups
+    )
+    return Result(value=report.model_dump(mode="json"), device_seconds=time.monotonic() - started, kernel=kernel)
+
+
+async def diagnose(seat: Seat, *, diagnoses: Annotated[list[Diagnosis], Field(min_length=1)]) -> Result:
+    """Hand in your reading of this iteration's attempts; this ends your turn.
+
+    One bottleneck for each, with evidence that was measured, and whether the hypothesis held: did the metric it named
+    move as it predicted?
+    """
+    for diagnosis in diagnoses:
+        seat.context.attempts.find(diagnosis.attempt)
+    for diagnosis in diagnoses:
+        seat.context.run.add_diagnosis(diagnosis.attempt, diagnosis.model_dump(mode="json"))
+        seat.context.journal.tell(
+            "diagnosed",
+            attempt=diagnosis.attempt,
+            bottleneck=diagnosis.bottleneck,
+            summary=diagnosis.summary,
+            hypothesis_held=diagnosis.hypothesis_held,
+        )
+    return Result(value=[diagnosis.model_dump(mode="json") for diagnosis in diagnoses])
+
+
+def _fastest(kernels: list[Kernel], results: list[QuickResult]) -> Kernel:
+    """The fastest variant that was timed; the last one when none was."""
+    timed = [(result.seconds, i) for i, result in enumerate(results) if result.seconds is not None]
+    return kernels[min(timed)[1]] if timed else kernels[-1]
+
+
+TOOLS: dict[Role, tuple[Tool, ...]] = {
+    "planner": (Tool(propose, ends_turn=True), Tool(show), Tool(search)),
+    "coder": (Tool(compile), Tool(run), Tool(profile), Tool(search), Tool(tune), Tool(show)),
+    "analyst": (Tool(profile), Tool(search), Tool(show), Tool(diagnose, ends_turn=True)),
+}

@@ -1,0 +1,204 @@
+"""Judges kernels against the best so far and writes down what came out. One at a time, each kernel once."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import time
+from dataclasses import dataclass
+
+from pydantic import JsonValue, TypeAdapter
+
+from agents.events import Journal
+from agents.state import Hypothesis
+from memory.ledger import Outcome
+from memory.runs import Attempt, RunFolder
+from tools.contract import parse_tunables
+from tools.errors import InfrastructureError, KernelError
+from tools.executor import Executor
+from tools.records import Accepted, Kernel, Rejected, Verdict
+from tools.task import TaskSource
+
+UNJUDGED_IN_A_ROW = 3
+"""After so many the machine, not the kernel, is at fault."""
+
+_VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An attempt and its verdict. `device_seconds` is 0 when the same kernel had been judged before."""
+
+    attempt: Attempt
+    verdict: Verdict
+    device_seconds: float
+    is_new: bool
+
+
+class Attempts:
+    """All attempts of a run. Parallel coders share it: their kernels are judged in turn, each against the best by
+    then."""
+
+    def __init__(self, task: TaskSource, executor: Executor, run: RunFolder, journal: Journal) -> None:
+        self._task = task
+        self._executor = executor
+        self._run = run
+        self._journal = journal
+        self._turnstile = asyncio.Lock()
+
+    def first(self, count: int) -> list[Attempt]:
+        """a0 to a<count - 1>."""
+        return self._run.attempts()[:count]
+
+    @property
+    def count(self) -> int:
+        return len(self._run.attempts())
+
+    def best(self) -> Attempt | None:
+        best = self._run.best()
+        return None if best is None else self._run.attempt(best)
+
+    def find(self, attempt_id: str) -> Attempt:
+        """The attempt of that id; KernelError when there is none."""
+        for attempt in self._run.attempts():
+            if attempt.id == attempt_id:
+                return attempt
+        raise KernelError(f"there is no attempt {attempt_id}", f"The ledger lists all {self.count}.")
+
+    def kernel(self, attempt_id: str) -> Kernel:
+        """What that attempt judged; KernelError when there is none of that id."""
+        return Kernel.model_validate(self.find(attempt_id).kernel)
+
+    def verdict(self, attempt_id: str) -> Verdict:
+        return _VERDICT.validate_python(self._run.verdict(attempt_id))
+
+    async def judge(self, kernel: Kernel, parent: str | None, iteration: int, hypothesis: Hypothesis | None) -> Judged:
+        """The gauntlet on `kernel`, raced against the best so far. A kernel judged before gets its earlier verdict."""
+        async with self._turnstile:
+            if earlier := self._run.find_kernel(kernel.id):
+                return Judged(earlier, self.verdict(earlier.id), 0.0, is_new=False)
+            best = self.best()
+            incumbent = None if best is None else self.kernel(best.id)
+            started = time.monotonic()
+            verdict = await self._executor.evaluate(self._task, kernel, incumbent)
+            seconds = time.monotonic() - started
+            change = describe_change(kernel, None if parent is None else self.kernel(parent))
+            attempt = Attempt(
+                id=self._run.next_id(),
+                parent=parent,
+                iteration=iteration,
+                kernel_id=kernel.id,
+                kernel=kernel.model_dump(mode="json"),
+                hypothesis=None if hypothesis is None else hypothesis.model_dump(mode="json"),
+                change=change,
+                outcome=outcome_of(verdict),
+                note=_note(verdict, best, hypothesis, change),
+                judged_at=time.time(),
+                device_seconds=seconds,
+                **_figures(verdict),
+            )
+            self._run.add_attempt(attempt, kernel.files, verdict.model_dump(mode="json"))
+            self._tell(attempt, verdict)
+            self._refuse_to_go_on_blind()
+            return Judged(attempt, verdict, seconds, is_new=True)
+
+    async def measure_winner(self) -> tuple[Verdict | None, float]:
+        """Measures the best kernel afresh against the starting kernel; one that fails loses its place to the next best.
+
+        Returns the verdict on the best that stood, None when none did, and the seconds that it took.
+        """
+        started = time.monotonic()
+        while best := self.best():
+            start = None if best.id == "a0" else self._incumbent_for_final()
+            verdict = await self._executor.evaluate(self._task, self.kernel(best.id), start, final=True)
+            confirmed = verdict.status == "accepted" and (
+                verdict.comparison is None or verdict.comparison.decision == "faster"
+            )
+            if verdict.status == "unjudged":
+                raise InfrastructureError(
+                    f"the winner could not be measured afresh: {verdict.message}", "Resume the run."
+                )
+            self._run.add_final(best.id, verdict.model_dump(mode="json"), confirmed)
+            if confirmed:
+                return verdict, time.monotonic() - started
+        return None, time.monotonic() - started
+
+    def _incumbent_for_final(self) -> Kernel | None:
+        """The starting kernel, when it was accepted."""
+        start = self._run.attempts()[0]
+        return Kernel.model_validate(start.kernel) if start.outcome == "kept" and start.iteration == 0 else None
+
+    def _tell(self, attempt: Attempt, verdict: Verdict) -> None:
+        fields: dict[str, JsonValue] = attempt.model_dump(
+            mode="json", include={"parent", "iteration", "change", "outcome", "note", "device_seconds"}
+        )
+        measured = attempt.model_dump(mode="json", include={"seconds", "share_of_limit", "speedup"}, exclude_none=True)
+        if isinstance(verdict, Rejected):
+            fields |= {"stage": verdict.stage, "reason": verdict.reason}
+        self._journal.tell("attempt_judged", attempt=attempt.id, kernel=attempt.kernel_id, **fields, **measured)
+        if attempt.outcome == "kept":
+            start = self._run.attempts()[0].seconds
+            gain = start / attempt.seconds if start and attempt.seconds else None
+            self._journal.tell("best_changed", attempt=attempt.id, iteration=attempt.iteration, gain=gain, **measured)
+
+    def _refuse_to_go_on_blind(self) -> None:
+        last = self._run.attempts()[-UNJUDGED_IN_A_ROW:]
+        if len(last) == UNJUDGED_IN_A_ROW and all(attempt.outcome == "unjudged" for attempt in last):
+            raise InfrastructureError(
+                f"the judge could not judge {UNJUDGED_IN_A_ROW} kernels in a row: {last[-1].note}",
+                "Run `warpsmith doctor`, then resume the run.",
+            )
+
+
+def outcome_of(verdict: Verdict) -> Outcome:
+    """Kept only when the race said "faster", or when there was nobody to race against."""
+    if not isinstance(verdict, Accepted):
+        return verdict.status
+    if verdict.comparison is None or verdict.comparison.decision == "faster":
+        return "kept"
+    return verdict.comparison.decision
+
+
+def settings_in_words(kernel: Kernel) -> str:
+    """Values of all declared tunables and the flags: `BLOCK=128 UNROLL=4 -O3`."""
+    declared = {name: values[0] for name, values in parse_tunables(kernel.files).items()}
+    return " ".join([*(f"{name}={value}" for name, value in (declared | kernel.defines).items()), *kernel.flags])
+
+
+def describe_change(kernel: Kernel, parent: Kernel | None) -> str:
+    """What the ledger says: edited files with lines added and taken away, then the settings in force."""
+    edits = [] if parent is None else _edits(kernel.files, parent.files)
+    words = f"edited {', '.join(edits)} " if edits else ""
+    try:
+        return f"{words}{settings_in_words(kernel)}".strip() or "default settings"
+    except KernelError:
+        return f"{words}{' '.join(kernel.flags)}".strip() or "default settings"
+
+
+def _edits(new: dict[str, str], old: dict[str, str]) -> list[str]:
+    edits = []
+    for name in sorted(new.keys() | old.keys()):
+        before, after = old.get(name, "").splitlines(), new.get(name, "").splitlines()
+        if before != after:
+            changes = [line[:1] for line in difflib.unified_diff(before, after, n=0, lineterm="")][2:]
+            edits.append(f"{name} (+{changes.count('+')} -{changes.count('-')})")
+    return edits
+
+
+def _figures(verdict: Verdict) -> dict[str, float]:
+    if not isinstance(verdict, Accepted):
+        return {}
+    return {"seconds": verdict.seconds, "share_of_limit": verdict.share_of_limit, "speedup": verdict.speedup}
+
+
+def _note(verdict: Verdict, best: Attempt | None, hypothesis: Hypothesis | None, change: str) -> str:
+    """Why, in a few words; the hypothesis's own words come last since the ledger cuts them off."""
+    idea = "" if hypothesis is None or hypothesis.change == change else f"; {hypothesis.change}"
+    if isinstance(verdict, Rejected):
+        return f"{verdict.stage}: {verdict.reason}: {verdict.message}{idea}"
+    if not isinstance(verdict, Accepted):
+        return f"not judged: {verdict.message}"
+    if verdict.comparison is None or best is None:
+        return f"{verdict.speedup:.3g}x the baseline{idea}"
+    race = verdict.comparison
+    return f"{race.ratio:.3f}x {best.id} [{race.interval.low:.3f}, {race.interval.high:.3f}]{idea}"

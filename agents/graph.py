@@ -1,0 +1,61 @@
+"""The control flow of a run, on one screen:
+
+    begin ─> plan ─> code (one a hypothesis, in parallel) ─> analyse ─┐
+              │ ^─────────────────────────────────────────────────────┘
+              └> finish
+
+Each node's return type names where it can go.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+from langgraph.types import Command, Send
+
+from agents import analyst, coder, planner, steps
+from agents.context import Context
+from agents.state import Begin, CodeOrder, State
+
+
+async def begin(state: Begin, runtime: Runtime[Context]) -> Command[Literal["plan"]]:
+    """Judge the starting kernel: attempt a0."""
+    return Command(update=await steps.judge_start(state, runtime.context), goto="plan")
+
+
+async def plan(state: State, runtime: Runtime[Context]) -> Command[Literal["code", "analyse", "finish"]]:
+    """End the run, or ask the planner what to try next."""
+    if reason := steps.reason_to_stop(state, runtime.context):
+        return Command(update={"stop": reason}, goto="finish")
+    proposed = await planner.propose(state, runtime.context)
+    if proposed.nothing_left:
+        return Command(update=steps.exhausted(proposed), goto="finish")
+    orders = [Send("code", order) for order in steps.orders(state, proposed)]
+    return Command(update=steps.planned(proposed), goto=orders or "analyse")
+
+
+async def code(state: CodeOrder, runtime: Runtime[Context]) -> Command[Literal["analyse"]]:
+    """Turn one hypothesis into a kernel that was judged."""
+    return Command(update=await coder.realise(state, runtime.context), goto="analyse")
+
+
+async def analyse(state: State, runtime: Runtime[Context]) -> Command[Literal["plan"]]:
+    """Read what this iteration's attempts measured, and close the iteration."""
+    spent = await analyst.examine(state, runtime.context)
+    return Command(update=steps.close_iteration(state, spent, runtime.context), goto="plan")
+
+
+async def finish(state: State, runtime: Runtime[Context]) -> Command[Literal["__end__"]]:
+    """Measure the winner afresh."""
+    return Command(update=await steps.measure_winner(state, runtime.context), goto="__end__")
+
+
+def build_graph(checkpointer: BaseCheckpointSaver[str]) -> CompiledStateGraph[State, Context, Begin, State]:
+    graph = StateGraph(State, context_schema=Context, input_schema=Begin)
+    graph.add_node(begin).add_node(plan).add_node(code).add_node(analyse).add_node(finish)
+    graph.add_edge(START, "begin")
+    return graph.compile(checkpointer)

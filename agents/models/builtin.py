@@ -1,0 +1,176 @@
+"""`builtin:autotune`: a model without a network that plays all three roles by tuning what the best kernel declares.
+
+It reads the same prompts and calls the same tools as any other model, and it is the baseline that every other must
+beat. As planner it asks Optuna for the next values of the declared tunables and compiler flags, as coder it has them
+judged, as analyst it profiles each new best. Not covered: it never writes source.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from statistics import median
+
+from pydantic import JsonValue
+
+from agents.models.base import Message, Reply, ToolCall, ToolSpec
+from memory import ledger
+from memory.ledger import LedgerEntry
+from tools.space import Assignment, Space, suggest
+
+_HEADING = re.compile(r"^### Tunables of (a\d+)$(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+_AXIS = re.compile(r"^(\w+): (.+) \(now (.+)\)$", re.MULTILINE)
+_MOST = re.compile(r"Propose at most (\d+)")
+_LINE = re.compile(r"^(Parent|Change): (.+)$", re.MULTILINE)
+_JUDGED = re.compile(r"^Iteration \d+ judged (.+)\.$", re.MULTILINE)
+_NEW_BEST = re.compile(r"^New best: (a\d+)\.$", re.MULTILINE)
+_DEFINE = re.compile(r"^(\w+)=(\S+)$")
+_NO_FLAGS = "(none)"
+
+
+class Autotune:
+    """Deterministic: the same prompts get the same replies. It tells its role by the tools that it is offered."""
+
+    name = "builtin:autotune"
+    window = 1_000_000
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+
+    async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
+        offered = {tool.name for tool in tools}
+        prompt = "\n".join(message.text for message in messages if message.speaker == "user")
+        answers = [message for message in messages if message.speaker == "tool"]
+        if "propose" in offered:
+            return _call(f"call-{len(answers)}", "propose", {"hypotheses": _plan(prompt, self._seed)})
+        if "diagnose" in offered:
+            return _analyse(prompt, answers)
+        return Reply(text="Judged.") if answers else _code(prompt)
+
+
+def _plan(prompt: str, seed: int) -> list[JsonValue]:
+    """Up to as many hypotheses as asked for; none when every configuration was tried or nothing is declared."""
+    found = _HEADING.search(prompt)
+    if found is None:
+        return []
+    parent, entries = found[1], ledger.parse(prompt)
+    space = _space(found[2])
+    now = next((entry.change for entry in entries if entry.attempt == parent), "")
+    others = [flag for flag in _read(now).flags if not any(flag in a for group in space.flags for a in group)]
+    seen = [(_normal(space, _read(entry.change)), entry.seconds) for entry in _family(entries, parent)]
+    typical = median([seconds for _, seconds in seen if seconds is not None] or [1.0])
+    most = _MOST.search(prompt)
+    hypotheses: list[JsonValue] = []
+    for _ in range(int(most[1]) if most else 1):
+        assignment = suggest(space, seen, seed)
+        if assignment is None:
+            break
+        seen.append((assignment, typical))
+        words = " ".join(
+            [*(f"{name}={value}" for name, value in assignment.defines.items()), *others, *assignment.flags]
+        )
+        hypotheses.append(
+            {
+                "idea": "The next point that the tuner expects to be worth measuring.",
+                "change": words or "no flags",
+                "metric": "seconds",
+                "expected": "less than the best",
+                "parent": parent,
+            }
+        )
+    return hypotheses
+
+
+def _code(prompt: str) -> Reply:
+    """Have the hypothesis judged. Another coder's ledger may hold the same words, so the last ones count."""
+    order = dict(_LINE.findall(prompt[prompt.rfind("## Your hypothesis") :]))
+    assignment = _read(order.get("Change", ""))
+    candidate: dict[str, JsonValue] = {
+        "base": order.get("Parent"),
+        "defines": dict(assignment.defines),
+        "flags": list(assignment.flags),
+    }
+    return _call("call-0", "run", {"mode": "full", "candidates": [candidate]})
+
+
+def _analyse(prompt: str, answers: Sequence[Message]) -> Reply:
+    """Profile a new best, then hand in what the profile says; other attempts are scored by their outcome."""
+    judged, new_best = _JUDGED.search(prompt), _NEW_BEST.search(prompt)
+    if new_best and not answers:
+        return _call("call-0", "profile", {"attempt": new_best[1]})
+    profile = _json_object(answers[-1].text) if answers else {}
+    diagnoses: list[JsonValue] = []
+    for attempt in judged[1].split(", ") if judged else []:
+        is_best = new_best is not None and attempt == new_best[1]
+        seen = profile if is_best and "bottleneck" in profile else {}
+        outcome = "faster than the best before it" if is_best else "not faster than the best"
+        diagnoses.append(
+            {
+                "attempt": attempt,
+                "bottleneck": seen.get("bottleneck", "unknown"),
+                "evidence": seen.get("evidence", [outcome]),
+                "summary": f"{attempt} is {outcome}.",
+                "hypothesis_held": is_best,
+            }
+        )
+    return _call(f"call-{len(answers)}", "diagnose", {"diagnoses": diagnoses})
+
+
+def _space(section: str) -> Space:
+    """The axes that a kernel's section lists, and the values in force as the start."""
+    tunables: dict[str, tuple[str, ...]] = {}
+    groups: list[tuple[tuple[str, ...], ...]] = []
+    defines: dict[str, str] = {}
+    flags: tuple[str, ...] = ()
+    for name, values, now in _AXIS.findall(section):
+        options = tuple(values.split(" | "))
+        if name == "flags":
+            groups.append(tuple(_flags(option) for option in options))
+            flags += _flags(now)
+        else:
+            tunables[name], defines[name] = options, now
+    space = Space(tunables=tunables, flags=tuple(groups), start=Assignment(defines=defines, flags=flags))
+    return space.model_copy(update={"start": _normal(space, space.start)})
+
+
+def _flags(words: str) -> tuple[str, ...]:
+    return () if words == _NO_FLAGS else tuple(words.split())
+
+
+def _read(change: str) -> Assignment:
+    """The settings among the words of a ledger line's change."""
+    words = change.split()
+    defines = {found[1]: found[2] for word in words if (found := _DEFINE.match(word))}
+    return Assignment(defines=defines, flags=tuple(word for word in words if word.startswith("-") and len(word) > 1))
+
+
+def _normal(space: Space, assignment: Assignment) -> Assignment:
+    """`assignment` as the space would write it, so that equal points are equal."""
+    point = space.point(assignment)
+    return assignment if point is None else space.assignment(point)
+
+
+def _family(entries: Sequence[LedgerEntry], attempt: str) -> list[LedgerEntry]:
+    """The attempts with the same source as `attempt`: times of other sources say nothing about its parameters."""
+    root = _root(entries, attempt)
+    return [entry for entry in entries if entry.outcome != "unjudged" and _root(entries, entry.attempt) == root]
+
+
+def _root(entries: Sequence[LedgerEntry], attempt: str) -> str:
+    """The ancestor in which the source of `attempt` was last edited."""
+    line = ledger.ancestry(entries, attempt)
+    edited = (entry.attempt for entry in line if entry.change.startswith("edited "))
+    return next(edited, line[-1].attempt if line else attempt)
+
+
+def _json_object(text: str) -> dict[str, JsonValue]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _call(call: str, name: str, arguments: dict[str, JsonValue]) -> Reply:
+    return Reply(tool_calls=(ToolCall(id=call, name=name, arguments=json.dumps(arguments)),), stop="tools")

@@ -1,0 +1,99 @@
+"""Whose turn it is: what the tools of one turn know beside what the model writes, and how a candidate is put
+together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.context import Context
+from agents.settings import Role
+from agents.state import Hypothesis, Spent
+from agents.toolbox import Refused
+from tools.records import ENTRY_FILE, Kernel
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One role's turn. `hypothesis` is the coder's; `attempts` is how many attempts the role was told of,
+    `spent` what the run had paid before."""
+
+    context: Context
+    role: Role
+    iteration: int
+    attempts: int
+    spent: Spent
+    hypothesis: Hypothesis | None = None
+
+    @property
+    def parent(self) -> str | None:
+        """The attempt that the hypothesis starts from, or else the best."""
+        if self.hypothesis is not None and self.hypothesis.parent is not None:
+            return self.hypothesis.parent
+        best = self.context.attempts.best()
+        return None if best is None else best.id
+
+
+class Edit(BaseModel):
+    """Replaces one piece of a file; `old` must occur exactly once."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str = Field(description="Relative path, e.g. `kernel.cpp`.")
+    old: str = Field(min_length=1, description="Exact text to replace, whitespace and all; it must occur exactly once.")
+    new: str = Field(description="What stands there afterwards.")
+
+
+class Candidate(BaseModel):
+    """A kernel, as what differs from an attempt."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base: str | None = Field(
+        default=None, description="Attempt to start from, e.g. `a3`; the hypothesis's parent when left out."
+    )
+    edits: list[Edit] = Field(default=[], description="Replacements in the base's files, made in this order.")
+    files: dict[str, str] = Field(
+        default={},
+        description="Whole files, path to text; they replace or join the base's. For anything but small edits.",
+    )
+    remove: list[str] = Field(default=[], description="Files of the base to leave out.")
+    defines: dict[str, str | int] = Field(default={}, description='Values of declared tunables, e.g. {"BLOCK": 128}.')
+    flags: list[str] | None = Field(
+        default=None, description="Compiler flags instead of the base's, e.g. [\"-O3\"]; the base's when left out."
+    )
+
+
+def build_kernel(candidate: Candidate, seat: Seat) -> Kernel:
+    """The kernel that `candidate` describes. Refused when an edit does not fit or there is no entry file."""
+    language = seat.context.settings.language
+    base_id = candidate.base or seat.parent
+    base = None if base_id is None else seat.context.attempts.kernel(base_id)
+    files = {} if base is None else dict(base.files)
+    for edit in candidate.edits:
+        files[edit.file] = _apply(edit, files)
+    files |= candidate.files
+    for name in candidate.remove:
+        files.pop(name, None)
+    if ENTRY_FILE[language] not in files:
+        raise Refused(f"the candidate has no {ENTRY_FILE[language]}", "Pass it in `files`, or name a `base`.")
+    defines = {} if base is None else dict(base.defines)
+    return Kernel(
+        language=language,
+        files=files,
+        defines=defines | {name: str(value) for name, value in candidate.defines.items()},
+        flags=tuple(candidate.flags) if candidate.flags is not None else (base.flags if base else ()),
+    )
+
+
+def _apply(edit: Edit, files: dict[str, str]) -> str:
+    if edit.file not in files:
+        raise Refused(f"there is no file {edit.file} to edit", f"There are: {', '.join(files) or 'none'}.")
+    times = files[edit.file].count(edit.old)
+    if times != 1:
+        raise Refused(
+            f"the text to replace occurs {times} times in {edit.file}: {edit.old[:80]!r}",
+            "Copy it exactly and long enough to be unique, or pass the whole file in `files`.",
+        )
+    return files[edit.file].replace(edit.old, edit.new)

@@ -1,0 +1,97 @@
+"""What the graph's nodes do beside talking to models: each returns the state's update."""
+
+from __future__ import annotations
+
+import time
+
+from agents import limits
+from agents.context import Context
+from agents.limits import StopReason
+from agents.planner import Proposed
+from agents.state import Begin, CodeOrder, Spent, State, added, device_time
+
+
+async def judge_start(state: Begin, context: Context) -> State:
+    """Judge the starting kernel, if the task has one, as attempt a0."""
+    start = context.task.start.get(context.settings.language)
+    device_seconds = 0.0
+    if start is not None and context.attempts.count == 0:
+        judged = await context.attempts.judge(start, None, 0, None)
+        device_seconds = judged.device_seconds
+    return State(
+        iteration=state["iteration"],
+        attempts=context.attempts.count,
+        best=_best(context),
+        stale=0,
+        spent=device_time(device_seconds),
+        elapsed=context.clock.elapsed,
+        stop=None,
+    )
+
+
+def reason_to_stop(state: State, context: Context) -> StopReason | None:
+    """Why there is no next iteration, or None."""
+    best = context.attempts.best()
+    share = None if best is None else best.share_of_limit
+    return limits.reason_to_stop(state, share, context.clock.elapsed, context.settings.budgets)
+
+
+def planned(proposed: Proposed) -> State:
+    return State(hypotheses=len(proposed.hypotheses), spent=proposed.spent)
+
+
+def exhausted(proposed: Proposed) -> State:
+    return State(hypotheses=0, spent=proposed.spent, stop="exhausted")
+
+
+def orders(state: State, proposed: Proposed) -> list[CodeOrder]:
+    """One for each hypothesis."""
+    return [
+        CodeOrder(
+            iteration=state["iteration"] + 1,
+            slot=slot,
+            attempts=state["attempts"],
+            spent=added(state["spent"], proposed.spent),
+            hypothesis=hypothesis,
+        )
+        for slot, hypothesis in enumerate(proposed.hypotheses)
+    ]
+
+
+def close_iteration(state: State, spent: Spent, context: Context) -> State:
+    """Count the iteration, and how long it is since the last gain. One that judged nothing new counts as one
+    attempt."""
+    iteration = state["iteration"] + 1
+    attempts = context.attempts.first(state["attempts"])
+    new = [attempt for attempt in attempts if attempt.iteration == iteration]
+    gained = any(attempt.outcome == "kept" for attempt in new)
+    stale = 0 if gained else state["stale"] + max(1, len(new))
+    best, budgets, elapsed = context.attempts.best(), context.settings.budgets, context.clock.elapsed
+    context.journal.tell(
+        "iteration_ended",
+        iteration=iteration,
+        iterations=budgets.iterations,
+        attempts=len(attempts),
+        best=None if best is None else best.id,
+        seconds=None if best is None else best.seconds,
+        share_of_limit=None if best is None else best.share_of_limit,
+        elapsed=elapsed,
+        time_left=limits.time_left(iteration, elapsed, budgets),
+        stale=stale,
+        harness_seconds=context.clock.lap_inside,
+    )
+    return State(iteration=iteration, best=_best(context), stale=stale, spent=spent, elapsed=elapsed)
+
+
+async def measure_winner(state: State, context: Context) -> State:
+    """Measure the best kernel afresh against the starting kernel, and take the next best when it does not stand."""
+    started = time.monotonic()
+    if state.get("stop") is not None:
+        context.journal.tell("stopping", reason=state["stop"])
+    await context.attempts.measure_winner()
+    return State(best=_best(context), spent=device_time(time.monotonic() - started), elapsed=context.clock.elapsed)
+
+
+def _best(context: Context) -> str | None:
+    best = context.attempts.best()
+    return None if best is None else best.id

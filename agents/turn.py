@@ -1,0 +1,194 @@
+"""One turn of one role: ask the model, do what it asks for, until it is done.
+
+Every model call and every tool call is a task of its own, so that a run which was killed in the middle of a turn goes
+on after the last finished call and pays for nothing twice. Results travel by blob id.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from langgraph.func import task
+
+from agents.limits import out_of_budget
+from agents.models.base import ChatModel, Message, Reply, ToolCall, ToolSpec
+from agents.seat import Seat
+from agents.state import NOTHING_SPENT, Spent, added, device_time
+from agents.toolbox import Answer, Toolbox
+from memory.tokens import ByteBound, TokenCounter
+from memory.view import Section, fit, shorten
+from tools.records import Kernel
+
+ANSWER_TOKENS = 8_000
+"""The most that one tool result may take; the rest is in the run folder."""
+REMINDERS = 2
+"""How often a role that must end with a certain tool is asked to."""
+
+
+class Asked(TypedDict):
+    """A finished model call."""
+
+    reply: str
+    spent: Spent
+
+
+class Acted(TypedDict):
+    """A finished tool call."""
+
+    answer: str
+    spent: Spent
+
+
+@dataclass(frozen=True)
+class TurnEnd:
+    """What a turn left behind: the answer of the tool that ended it (None when no such tool was called), and its cost.
+
+    `kernel` is the last candidate that a tool handled, as JSON text.
+    """
+
+    answer: Answer | None
+    kernel: str | None
+    spent: Spent
+
+
+async def converse(seat: Seat, name: str, opening: Sequence[Message], toolbox: Toolbox, reminder: str = "") -> TurnEnd:
+    """Let the model of the seat's role work until it stops calling tools, ends its turn, or a budget is used up.
+
+    name: unique in the run and equal when a resumed run does the turn again. reminder: said to a model that stops
+    without ending its turn by a tool; empty when it may.
+    """
+    context = seat.context
+    model, settings = context.models[seat.role], context.settings
+    thread, spent, kernel, reminders = list(opening), NOTHING_SPENT, None, 0
+    for _ in range(settings.turn_steps):
+        if out_of_budget(added(seat.spent, spent), context.clock.elapsed, settings.budgets):
+            break
+        asked = await ask(seat, name, model, _within_window(thread, toolbox.specs, seat), toolbox.specs)
+        reply = Reply.model_validate_json(context.run.blobs.get(asked["reply"]))
+        thread.append(reply.message)
+        spent = added(spent, asked["spent"])
+        for call in reply.tool_calls:
+            acted = await act(seat, name, toolbox, call)
+            answer = Answer.model_validate_json(context.run.blobs.get(acted["answer"]))
+            thread.append(Message(speaker="tool", text=answer.text, call=call.id, label=call.name))
+            spent = added(spent, acted["spent"])
+            kernel = answer.kernel.model_dump_json() if answer.kernel is not None else kernel
+            if answer.ends_turn:
+                return TurnEnd(answer, kernel, spent)
+        if not reply.tool_calls:
+            if not reminder or reminders == REMINDERS:
+                break
+            reminders += 1
+            thread.append(Message(speaker="user", text=reminder, label="reminder"))
+    return TurnEnd(None, kernel, spent)
+
+
+@task
+async def ask(seat: Seat, name: str, model: ChatModel, messages: list[Message], specs: list[ToolSpec]) -> Asked:
+    """One model call."""
+    context = seat.context
+    started = time.monotonic()
+    reply = await model.reply(messages, specs)
+    seconds = time.monotonic() - started
+    context.clock.outside(seconds)
+    context.journal.tell(
+        "model_called", role=seat.role, model=model.name, **reply.usage.model_dump(mode="json"), seconds=seconds
+    )
+    _write_down(seat, name, messages, reply)
+    usage = reply.usage
+    cost = Spent(
+        input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, dollars=usage.dollars, device_seconds=0.0
+    )
+    return Asked(reply=context.run.blobs.put(reply.model_dump_json()), spent=cost)
+
+
+@task
+async def act(seat: Seat, name: str, toolbox: Toolbox, call: ToolCall) -> Acted:
+    """One tool call. The answer is cut to what a prompt can hold; the transcript has it whole."""
+    context = seat.context
+    started = time.monotonic()
+    answer = await toolbox.call(call)
+    context.clock.outside(answer.device_seconds)
+    context.journal.tell(
+        "tool_called",
+        role=seat.role,
+        tool=call.name,
+        ok=answer.fault is None,
+        error=answer.fault,
+        seconds=time.monotonic() - started,
+    )
+    context.run.transcript(name).add({"speaker": "tool", "call": call.id, "tool": call.name, "text": answer.text})
+    kept = (
+        answer if answer.ends_turn else answer.model_copy(update={"text": shorten(answer.text, ANSWER_TOKENS, COUNTER)})
+    )
+    return Acted(answer=context.run.blobs.put(kept.model_dump_json()), spent=device_time(answer.device_seconds))
+
+
+@task
+async def judge_last(seat: Seat, kernel: str) -> Spent:
+    """Judge the last candidate of a turn (a Kernel as JSON) if it was not judged yet."""
+    judged = await seat.context.attempts.judge(
+        Kernel.model_validate_json(kernel), seat.parent, seat.iteration, seat.hypothesis
+    )
+    seat.context.clock.outside(judged.device_seconds)
+    return device_time(judged.device_seconds)
+
+
+COUNTER: TokenCounter = ByteBound()
+
+
+def prompt_budget(seat: Seat) -> int:
+    """Tokens that messages and tool manuals may take: the smaller of the setting and the window, less the reply."""
+    settings = seat.context.settings
+    return min(settings.context_tokens, seat.context.models[seat.role].window) - settings.reply_tokens
+
+
+def _within_window(thread: list[Message], specs: list[ToolSpec], seat: Seat) -> list[Message]:
+    """`thread`, its oldest tool results cut down first when it outgrows the budget."""
+    budget = prompt_budget(seat) - sum(COUNTER.count(spec.model_dump_json()) for spec in specs)
+    sections = [_as_section(message, str(i)) for i, message in enumerate(thread)]
+    texts = {section.label: section.text for section in fit(sections, budget, COUNTER)}
+    return [_with_text(message, texts.get(str(i), "")) for i, message in enumerate(thread)]
+
+
+def _as_section(message: Message, label: str) -> Section:
+    """A tool's result may shrink to its head; calls that carry whole files shrink after all results have."""
+    if message.speaker == "tool" and len(message.text) > 400:
+        note = f" … (result cut; {len(message.text)} characters, whole in the transcript)"
+        return Section(label, message.text, (message.text[:300] + note,), keep=0)
+    if message.tool_calls:
+        arguments = "".join(call.arguments for call in message.tool_calls)
+        return Section(label, message.text + _MARK + arguments, (message.text + _MARK,), keep=1)
+    return Section(label, message.text, keep=2)
+
+
+_MARK = "\x00"
+
+
+def _with_text(message: Message, text: str) -> Message:
+    if not message.tool_calls:
+        return message if text == message.text else message.model_copy(update={"text": text})
+    said, _, arguments = text.partition(_MARK)
+    if arguments:
+        return message
+    emptied = tuple(call.model_copy(update={"arguments": "{}"}) for call in message.tool_calls)
+    return message.model_copy(update={"text": said, "tool_calls": emptied})
+
+
+def _write_down(seat: Seat, name: str, messages: list[Message], reply: Reply) -> None:
+    """The reply, and before a turn's first reply its opening: by blob id, so that equal parts are stored once.
+
+    The ledger is left out: it grows with the run and can be rendered again from the attempts that the seat was told of.
+    """
+    transcript = seat.context.run.transcript(name)
+    if not any(message.speaker == "assistant" for message in messages):
+        for message in messages:
+            if message.label == "ledger":
+                transcript.add({"speaker": message.speaker, "label": "ledger", "attempts": seat.attempts})
+            else:
+                blob = seat.context.run.blobs.put(message.text)
+                transcript.add({"speaker": message.speaker, "label": message.label, "blob": blob})
+    transcript.add({"speaker": "assistant", **reply.model_dump(mode="json", exclude={"opaque"})})

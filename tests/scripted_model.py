@@ -1,0 +1,40 @@
+"""The only fake of the suite: a model that says what a test wrote for it, through the same protocol as any other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+from pydantic import JsonValue
+
+from agents.models.base import Message, Reply, ToolCall, ToolSpec, Usage
+
+Line = Reply | Callable[[Sequence[Message]], Reply]
+
+
+def says(text: str, **usage: int) -> Reply:
+    return Reply(text=text, usage=Usage(**usage))
+
+
+def calls(name: str, arguments: JsonValue | str, call: str = "c0", **usage: int) -> Reply:
+    """A reply with one tool call; arguments given as text go out as they are, valid JSON or not."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return Reply(tool_calls=(ToolCall(id=call, name=name, arguments=text),), usage=Usage(**usage), stop="tools")
+
+
+class ScriptedModel:
+    """Plays `lines` in order and remembers what it was told; after the last line it fails the test."""
+
+    def __init__(self, lines: Sequence[Line], window: int = 200_000) -> None:
+        self.name = "scripted:test"
+        self.window = window
+        self.heard: list[list[Message]] = []
+        self.offered: list[list[ToolSpec]] = []
+        self._lines = list(lines)
+
+    async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
+        self.heard.append(list(messages))
+        self.offered.append(list(tools))
+        assert self._lines, f"the script is at its end, but the model was told: {messages[-1].text[:500]}"
+        line = self._lines.pop(0)
+        return line if isinstance(line, Reply) else line(messages)

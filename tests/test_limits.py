@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from pydantic import ValidationError
+
+from agents.limits import STOP_WORDS, Clock, StopReason, out_of_budget, reason_to_stop, time_left
+from agents.settings import DEFAULT_MODEL, Budgets, Models, RunSettings
+from agents.state import NOTHING_SPENT, Spent, State, added
+
+UNBOUNDED = Budgets(iterations=10, near_limit=None, patience=None)
+PAID = Spent(input_tokens=60, output_tokens=40, dollars=2.0, device_seconds=5.0)
+
+
+def state(**changes: Any) -> State:
+    return State(iteration=3, stale=2, spent=PAID) | changes  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("budget", "reason"),
+    [
+        ({"near_limit": 0.2}, "near_limit"),
+        ({"near_limit": 0.1}, None),
+        ({"dollars": 2.0}, "money"),
+        ({"dollars": 2.1}, None),
+        ({"tokens": 100}, "tokens"),
+        ({"tokens": 101}, None),
+        ({"wall_time": 7.0}, "wall_time"),
+        ({"wall_time": 7.1}, None),
+        ({"device_time": 5.0}, "device_time"),
+        ({"device_time": 5.1}, None),
+        ({"iterations": 3}, "iterations"),
+        ({"iterations": 4}, None),
+        ({"patience": 2}, "patience"),
+        ({"patience": 3}, None),
+    ],
+)
+def test_each_budget_ends_the_run_when_it_is_reached_and_not_before(
+    budget: dict[str, Any], reason: StopReason | None
+) -> None:
+    budgets = UNBOUNDED.model_copy(update=budget)
+    assert reason_to_stop(state(), 0.85, 7.0, budgets) == reason
+
+
+def test_without_an_accepted_kernel_nothing_is_near_the_limit() -> None:
+    assert reason_to_stop(state(), None, 0.0, UNBOUNDED.model_copy(update={"near_limit": 0.99})) is None
+
+
+def test_every_reason_has_words() -> None:
+    assert set(STOP_WORDS) == set(get_args(StopReason))
+
+
+def test_what_is_spent_adds_up() -> None:
+    assert added(PAID, NOTHING_SPENT) == PAID
+    assert added(PAID, PAID)["device_seconds"] == 10.0
+    assert out_of_budget(added(PAID, PAID), 0.0, UNBOUNDED.model_copy(update={"tokens": 150})) == "tokens"
+
+
+def test_time_left_is_the_earlier_bound() -> None:
+    assert time_left(0, 0.0, UNBOUNDED) is None
+    assert time_left(5, 50.0, UNBOUNDED) == 50.0
+    assert time_left(5, 50.0, UNBOUNDED.model_copy(update={"wall_time": 60.0})) == 10.0
+    assert time_left(5, 70.0, UNBOUNDED.model_copy(update={"wall_time": 60.0})) == 0.0
+
+
+def test_the_clock_counts_on_from_earlier_work_and_leaves_out_what_was_outside() -> None:
+    clock = Clock(before=100.0)
+    assert 100.0 <= clock.elapsed < 101.0
+    clock.begin_lap()
+    clock.outside(1000.0)
+    assert clock.lap_inside == 0.0
+
+
+def test_one_model_serves_every_role_that_has_none_of_its_own() -> None:
+    assert Models.choose() == Models(planner=DEFAULT_MODEL, coder=DEFAULT_MODEL, analyst=DEFAULT_MODEL)
+    assert Models.choose("x:y", coder="a:b") == Models(planner="x:y", coder="a:b", analyst="x:y")
+
+
+def test_settings_refuse_what_makes_no_sense() -> None:
+    for wrong in ({"parallel": 0}, {"budgets": {"iterations": 0}}, {"budgets": {"near_limit": 1.5}}, {"surprise": 1}):
+        with pytest.raises(ValidationError):
+            RunSettings.model_validate(wrong)
