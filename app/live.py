@@ -181,7 +181,7 @@ def _attempt_line(f: Fields) -> str:
     if seconds is None:
         why = str(f.get("reason") or f.get("note") or "").replace("_", " ")
         return f"{head} {why}  {f.get('change') or ''}".rstrip()
-    figures = f"{duration(seconds):>9}  {percent(_number(f, 'share_of_limit')):>5} of limit"
+    figures = f"{duration(seconds):>9}  {percent(_number(f, 'share_of_limit')):>6} of limit"
     return f"{head} {figures}  {f.get('change') or ''}".rstrip()
 
 

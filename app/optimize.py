@@ -102,7 +102,7 @@ async def _drive(task: TaskSource, settings: RunSettings, run: RunFolder, progre
     executor = LocalExecutor()
     with _signals_stop(control) as caught, progress:
         try:
-            await optimize(task, settings, run, executor, progress.show, control)
+            await optimize(task, settings, run, executor, progress.show, control=control)
         finally:
             await executor.close()
     return caught[0] if caught else None

@@ -30,6 +30,7 @@ def plain_table(*columns: str, numeric: Sequence[str] = ()) -> Table:
 
 def print_summary(console: Console, summary: Summary, baseline: str) -> None:
     """The final table of a run."""
+    console.print()
     console.print(f"[bold]{escape(summary.task)}[/bold]  {_ending(summary)}")
     if summary.rows:
         console.print()
