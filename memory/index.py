@@ -144,18 +144,33 @@ class Index:
 
 
 def _passages(document: Document) -> Iterator[tuple[int, int, str, str]]:
-    """Cut a document into passages of whole lines: at Markdown headings, else at blank lines, else by length."""
+    """Cut a document into passages of whole lines (first, last, title, text).
+
+    A short one stays whole; a long one is cut at Markdown headings, else at blank lines, else by length.
+    """
     lines = document.text.encode(errors="replace").decode().splitlines()
     markdown = document.path.endswith(".md")
-    title, start = document.title, 0
+    title = document.title or next((_heading(line) for line in lines if markdown and line.startswith("#")), "")
+    section, start = title, 0
     for number in range(1, len(lines) + 1):
-        heading = markdown and number < len(lines) and lines[number].startswith("#")
-        blank = number < len(lines) and not lines[number].strip() and number - start >= BREAK_AFTER
-        if number == len(lines) or heading or blank or number - start >= CHUNK_LINES:
-            if markdown and lines[start].startswith("#"):
-                section = lines[start].lstrip("# ").strip()
-                title = f"{document.title} — {section}" if document.title and section != document.title else section
-            body = "\n".join(lines[start:number])
-            if body.strip():
-                yield start + 1, number, title, body
-            start = number
+        if number < len(lines) and not _ends(lines, start, number, markdown):
+            continue
+        if markdown and lines[start].startswith("#") and _heading(lines[start]) != title:
+            section = f"{title} — {_heading(lines[start])}"
+        body = "\n".join(lines[start:number])
+        if body.strip():
+            yield start + 1, number, section, body
+        start = number
+
+
+def _ends(lines: list[str], start: int, number: int, markdown: bool) -> bool:
+    """Whether a passage that began at index `start` ends before the line at index `number`."""
+    if len(lines) <= CHUNK_LINES:
+        return False
+    if number - start >= CHUNK_LINES or (markdown and lines[number].startswith("#")):
+        return True
+    return number - start >= BREAK_AFTER and not lines[number].strip()
+
+
+def _heading(line: str) -> str:
+    return line.lstrip("# ").strip()
