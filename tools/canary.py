@@ -1,0 +1,88 @@
+"""A kernel whose duration is known: it must read right before any other kernel's time is believed."""
+
+from __future__ import annotations
+
+import statistics
+
+import numpy as np
+
+from tools.buffers import WorkloadBuffers
+from tools.clock import Clocks, Reading
+from tools.contract import Signature, Tensor, task_header
+from tools.errors import InfrastructureError
+from tools.hardware import device_lock
+from tools.records import Kernel
+from tools.sandbox import Sandbox
+from tools.targets.base import Target
+from tools.worker import Worker, WorkerFailed
+
+SECONDS = 0.003
+CALLS = 5
+TRIES = 4
+TOO_SHORT = 0.99
+TOO_LONG = 1.2
+"""A busy virtual machine steals time, which only lengthens a reading."""
+
+_SOURCE = """
+#include "task.h"
+#include <time.h>
+static int64_t now() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+extern "C" void solve(const task::Args& args, void*) {
+    const int64_t end = now() + *args.nanoseconds;
+    int64_t turns = 0;
+    while (now() < end) ++turns;
+    *args.turns = turns;
+}
+"""
+_SIGNATURE = Signature(
+    inputs=(Tensor(name="nanoseconds", dtype="int64", shape=()),),
+    outputs=(Tensor(name="turns", dtype="int64", shape=()),),
+)
+
+
+def require_true_clock(target: Target, sandbox: Sandbox) -> frozenset[str]:
+    """Time a kernel that takes 3 ms by its own making. Raises InfrastructureError when the judge reads anything else.
+
+    Returns the base names of the files that even this kernel's worker has mapped.
+    """
+    header = task_header("canary", [_SIGNATURE])
+    build = target.compile_kernel(Kernel(language="cpp", files={"kernel.cpp": _SOURCE}), header)
+    if build.library is None:
+        raise InfrastructureError(f"the canary kernel does not build: {build.message}", "Run `warpsmith doctor`.")
+    try:
+        with (
+            device_lock(),
+            WorkloadBuffers(_SIGNATURE, [_SIGNATURE]) as buffers,
+            Worker(build.library, [buffers], sandbox=sandbox) as worker,
+        ):
+            buffers.write({"nanoseconds": np.array(round(SECONDS * 1e9), np.int64)})
+            for _ in range(TRIES):
+                why = _wrong_reading(worker)
+                if why is None:
+                    return frozenset(worker.mapped_libraries())
+    except WorkerFailed as failure:
+        raise InfrastructureError(
+            f"the canary kernel failed: it {failure.message}", "Run `warpsmith doctor`."
+        ) from failure
+    raise InfrastructureError(
+        f"the judge's clock can't be trusted here: {why}", "Let other programs end and try again."
+    )
+
+
+def _wrong_reading(worker: Worker) -> str | None:
+    readings, round_trips = [], []
+    for _ in range(CALLS):
+        round_trips.append(worker.ping().outer)
+        call = worker.call(0, timeout=10.0, freeze_on_answer=True)
+        if int(worker.outputs[0].outputs["turns"]) <= 0:
+            return "a call left no trace in its output"
+        readings.append(Reading(call.inner, call.outer))
+    clocks = Clocks(tuple(readings), tuple(round_trips))
+    seconds = statistics.median(clocks.seconds)
+    if not TOO_SHORT * SECONDS <= seconds <= TOO_LONG * SECONDS:
+        return f"a call of {SECONDS * 1e3:g} ms reads {seconds * 1e3:.3f} ms"
+    return clocks.disagreement()

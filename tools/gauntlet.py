@@ -1,0 +1,320 @@
+"""The stages that a kernel passes before it is believed.
+
+They are reported in the order of `records.STAGES`, and run in that order but for one thing: with an incumbent the race
+comes before `memory-safe`, since only a kernel that would become the best pays for the sanitizer build.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from tools.hardware import device_lock
+from tools.measure import Measurement, Timings
+from tools.records import Accepted, Kernel, Rejected, Stage, StageReport, Verdict
+from tools.runner import Failed, Runner
+from tools.screen import screen
+from tools.targets.base import Build
+from tools.worker import WorkerFailed
+
+if TYPE_CHECKING:
+    from tools.judge import Judge
+
+CORRECT_SECONDS = 0.7
+"""Budget of the checks that are not mandatory."""
+DETERMINISTIC_SECONDS = 0.2
+MOST_REPEATS = 12
+MEMORY_SAFE_SECONDS = 2.0
+QUIET_WINDOW = 0.01
+QUIET_SHARE = 0.25
+"""Fraction of one core that a worker may use while it waits for its next call."""
+QUIET_PATIENCE = 0.25
+"""Seconds until it must be quiet: OpenMP's threads spin for some time after a parallel region."""
+CALLS_AFTER = 3
+CRASHES = ("crashed", "memory_error", "input_modified")
+
+_random = secrets.SystemRandom()
+
+
+@dataclass
+class Evidence:
+    """What a stage fills in while it runs."""
+
+    details: dict[str, JsonValue] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    output: str = ""
+    seconds: float = 0.0
+    """Time spent so far, when a stage goes on later."""
+
+
+class _Rejection(Exception):
+    def __init__(self, verdict: Rejected) -> None:
+        super().__init__(verdict.message)
+        self.verdict = verdict
+
+
+class Gauntlet:
+    """One evaluation of one kernel."""
+
+    def __init__(self, judge: Judge, kernel: Kernel, incumbent: Kernel | None, *, final: bool) -> None:
+        self._judge = judge
+        self._kernel = kernel
+        self._incumbent = incumbent
+        self._final = final
+        self._reports: list[StageReport] = []
+        self._worst_error = 0.0
+
+    def verdict(self) -> Verdict:
+        """Run the stages. Raises InfrastructureError and KernelError; a kernel's own faults are a `Rejected`."""
+        try:
+            with ExitStack() as workers:
+                return self._accepted(workers)
+        except _Rejection as rejection:
+            return rejection.verdict
+
+    def _accepted(self, workers: ExitStack) -> Accepted:
+        with device_lock(shared=True):
+            with self._stage("screen"):
+                self._screen()
+            with self._stage("build") as evidence:
+                build = self._build(evidence)
+            with self._stage("correct") as evidence:
+                runner = workers.enter_context(self._judge.runner(build))
+                self._correct(runner, evidence)
+            with self._stage("deterministic") as evidence:
+                self._deterministic(runner, build, evidence)
+        measurement = workers.enter_context(
+            Measurement(self._judge, build, runner, self._incumbent, baseline=self._final)
+        )
+        timing = Evidence()
+        with device_lock(), self._stage("time", timing, goes_on=True):
+            measurement.race()
+        if measurement.would_win:
+            with device_lock(shared=True), self._stage("memory-safe") as evidence:
+                self._memory_safe(evidence)
+        with self._stage("time", timing), device_lock():
+            measurement.refuse_impossible_times()
+            timing.details.update(measurement.details())
+        with self._stage("audit") as evidence, device_lock():
+            self._calls_after_timing(runner, evidence)
+            measurement.race_afresh()
+            measurement.refuse_impossible_times()
+            evidence.details.update(measurement.details())
+        return self._accept(measurement.timings(), max(self._worst_error, measurement.worst_error))
+
+    def _accept(self, timings: Timings, worst_error: float) -> Accepted:
+        return Accepted(
+            kernel=self._kernel.id,
+            stages=tuple(self._reports),
+            timings=timings.workloads,
+            worst_error=worst_error,
+            comparison=timings.comparison,
+        )
+
+    # ------------------------------------------------------------------------------------------------------ stages
+
+    def _screen(self) -> None:
+        if self._kernel.language not in self._judge.target.languages:
+            raise Failed("forbidden_source", f"the {self._judge.target.name} target has no {self._kernel.language}")
+        found = screen(self._kernel)
+        if found:
+            first = found[0]
+            raise Failed("forbidden_source", f"{first.file}:{first.line}: {first.message}", diagnostics=found)
+
+    def _build(self, evidence: Evidence) -> Build:
+        build = self._judge.build_variant(self._kernel, "release")
+        evidence.command = build.report.command
+        evidence.output = build.report.output
+        evidence.details["cached"] = build.report.cached
+        if build.library is None:
+            reason = build.reason or "compile_error"
+            raise Failed(reason, build.message, diagnostics=build.report.diagnostics)
+        return build
+
+    def _correct(self, runner: Runner, evidence: Evidence) -> None:
+        """Every workload on given inputs twice and on one other distribution; all others as time allows."""
+        judge = self._judge
+        names = judge.reference.distributions
+        workloads = range(len(judge.weights))
+        must = [(workload, "given") for workload in workloads]
+        others = [(workload, name) for workload in workloads for name in names[1:]]
+        _random.shuffle(others)
+        if others:
+            must += [next(pair for pair in others if pair[0] == workload) for workload in workloads]
+        may = [pair for pair in others if pair not in must] + [(workload, "given") for workload in workloads]
+        begin = time.perf_counter()
+        done: list[JsonValue] = []
+        for number, (workload, distribution) in enumerate(must + may):
+            if number >= len(must) and time.perf_counter() - begin > CORRECT_SECONDS:
+                break
+            runner.call_unclocked(judge.content.fresh(workload, distribution))
+            runner.verify_last()
+            done.append(f"{judge.names[workload]}/{distribution}")
+        evidence.details["checked"] = done
+        evidence.details["left_out"] = len(must) + len(may) - len(done)
+        self._require_known_libraries(runner)
+        self._require_quiet(runner)
+        self._worst_error = max(self._worst_error, runner.worst_error)
+        evidence.output = runner.worker.output_text()
+        evidence.details["worst_error"] = runner.worst_error
+
+    def _require_known_libraries(self, runner: Runner) -> None:
+        strange = [name for name in runner.worker.mapped_libraries() if not self._judge.may_map(name)]
+        if strange:
+            raise Failed("forbidden_library", f"it loads {strange[0]}, which the task does not allow")
+
+    def _require_quiet(self, runner: Runner) -> None:
+        """Threads may wait between calls, not work: they would start on the next content or slow a rival down."""
+        runner.worker.resume()
+        deadline = time.monotonic() + QUIET_PATIENCE
+        while True:
+            before, begin = runner.worker.cpu_seconds(), time.perf_counter()
+            time.sleep(QUIET_WINDOW)
+            used = (runner.worker.cpu_seconds() - before) / (time.perf_counter() - begin)
+            if used < QUIET_SHARE:
+                break
+            if time.monotonic() > deadline:
+                runner.worker.pause()
+                raise Failed("late_work", f"its threads work on after the call has returned ({used:.0%} of a core)")
+        runner.worker.check()
+        runner.worker.pause()
+
+    def _deterministic(self, runner: Runner, build: Build, evidence: Evidence) -> None:
+        """The same content again and again, over different poison, and with one OpenMP thread.
+
+        Results may differ in their last bits (threads add in any order), so a run that differs is checked, not refused.
+        """
+        judge = self._judge
+        repeats = differing = 0
+        begin = time.perf_counter()
+        with judge.runner(build, omp_threads=1) as single:
+            for workload in _random.sample(range(len(judge.weights)), len(judge.weights)):
+                content = judge.content.fresh(workload)
+                first = None
+                share = DETERMINISTIC_SECONDS * (workload + 1) / len(judge.weights)
+                for repeat in range(MOST_REPEATS):
+                    which = single if repeat == 1 else runner
+                    which.call_unclocked(content)
+                    outputs = which.snapshot(workload)
+                    if first is None:
+                        first = outputs
+                        which.verify_last()
+                    elif outputs != first:
+                        differing += 1
+                        self._verify_repeat(which)
+                    repeats += 1
+                    if repeat >= 2 and time.perf_counter() - begin > share:
+                        break
+        evidence.details.update({"runs": repeats, "runs_that_differ": differing})
+
+    @staticmethod
+    def _verify_repeat(runner: Runner) -> None:
+        try:
+            runner.verify_last()
+        except Failed as failed:
+            if failed.reason != "wrong_result":
+                raise
+            message = f"another run on the same inputs differs: {failed.message}"
+            raise Failed("nondeterministic", message, mismatch=failed.mismatch) from None
+
+    def _memory_safe(self, evidence: Evidence) -> None:
+        """The sanitizer build over all workloads, given inputs first."""
+        judge = self._judge
+        build = judge.build_variant(self._kernel, "asan")
+        evidence.command = build.report.command
+        if build.library is None:
+            message = f"its sanitizer build fails, though the release build does not: {build.message}"
+            raise Failed("compile_error", message, diagnostics=build.report.diagnostics)
+        plan = [(workload, "given") for workload in range(len(judge.weights))]
+        must = len(plan)
+        plan += [(w, name) for name in judge.reference.distributions[1:] for w in range(len(judge.weights))]
+        begin = time.perf_counter()
+        done: list[JsonValue] = []
+        with judge.runner(build, sanitized=True) as runner:
+            for number, (workload, distribution) in enumerate(plan):
+                if number >= must and time.perf_counter() - begin > MEMORY_SAFE_SECONDS:
+                    break
+                runner.call_unclocked(judge.content.fresh(workload, distribution))
+                done.append(f"{judge.names[workload]}/{distribution}")
+        evidence.details["checked"] = done
+
+    def _calls_after_timing(self, runner: Runner, evidence: Evidence) -> None:
+        for workload in range(len(self._judge.weights)):
+            for _ in range(CALLS_AFTER):
+                runner.call_unclocked(self._judge.content.fresh(workload))
+                runner.verify_last()
+        self._require_known_libraries(runner)
+        self._require_quiet(runner)
+        evidence.details["calls_after_timing"] = CALLS_AFTER
+
+    # --------------------------------------------------------------------------------------------------- machinery
+
+    @contextmanager
+    def _stage(self, stage: Stage, evidence: Evidence | None = None, *, goes_on: bool = False) -> Iterator[Evidence]:
+        """Run one stage (or a part of one that `goes_on`), report it, and turn its failure into a verdict."""
+        self._judge.progress(stage)
+        evidence = evidence or Evidence()
+        begin = time.perf_counter() - evidence.seconds
+        try:
+            yield evidence
+        except WorkerFailed as failure:
+            failed = Failed(
+                failure.reason,
+                f"it {failure.message}",
+                diagnostics=failure.diagnostics,
+                details=failure.details,
+                output=failure.output,
+            )
+            raise self._rejection(stage, self._explained(failed), evidence, begin) from failure
+        except Failed as failed:
+            raise self._rejection(stage, failed, evidence, begin) from None
+        evidence.seconds = time.perf_counter() - begin
+        if not goes_on:
+            self._reports.append(_report(stage, evidence, passed=True))
+
+    def _explained(self, failed: Failed) -> Failed:
+        """A crash with the source line that the sanitizers find for it, where they find one."""
+        if failed.reason not in CRASHES or failed.diagnostics:
+            return failed
+        try:
+            with device_lock(shared=True):
+                self._memory_safe(Evidence())
+        except WorkerFailed as failure:
+            failed.diagnostics = failure.diagnostics
+        except Failed as other:
+            failed.details["sanitizer"] = other.message
+        return failed
+
+    def _rejection(self, stage: Stage, failed: Failed, evidence: Evidence, begin: float) -> _Rejection:
+        evidence.details.update(failed.details)
+        evidence.output = failed.output or evidence.output
+        evidence.seconds = time.perf_counter() - begin
+        self._reports.append(_report(stage, evidence, passed=False))
+        return _Rejection(
+            Rejected(
+                kernel=self._kernel.id,
+                stage=stage,
+                reason=failed.reason,
+                message=failed.message,
+                stages=tuple(self._reports),
+                diagnostics=failed.diagnostics,
+                mismatch=failed.mismatch,
+            )
+        )
+
+
+def _report(stage: Stage, evidence: Evidence, *, passed: bool) -> StageReport:
+    return StageReport(
+        stage=stage,
+        passed=passed,
+        seconds=evidence.seconds,
+        command=evidence.command,
+        stdout=evidence.output,
+        details=evidence.details,
+    )

@@ -1,0 +1,283 @@
+"""What this machine can do, measured: bandwidth and multiply-add peaks, the physical limit; and the device lock.
+
+Peaks are upper bounds used to refuse impossible times, so every figure is the best of many short runs and of several
+access patterns. Not covered: matrix units (AMX, SME), whose peak is left unknown rather than guessed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import functools
+import hashlib
+import json
+import mmap
+import os
+import platform
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pydantic import ValidationError
+
+from tools.cache import cache_dir, native_binary
+from tools.errors import InfrastructureError
+from tools.records import Record
+
+INSTRUMENT_FLAGS = ("-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
+PATTERNS = ("read", "read_streams", "copy", "stream_copy", "write", "stream_write")
+FOOTPRINTS = ((512 << 10, 12), (2 << 20, 10), (8 << 20, 6), (32 << 20, 3))
+"""Bytes of a buffer and how often each pattern runs on it."""
+PEAK_SECONDS = 0.06
+LOCK_FOLDER = Path("/tmp")
+LOCK_PATIENCE = 900.0
+"""Seconds to wait for another run's timing before giving up."""
+FLOATS = ("float16", "float32", "float64")
+
+_held = threading.local()
+
+
+class Hardware(Record):
+    """Measured figures of one machine: rates in bytes/s and operations/s with every core busy."""
+
+    model: str
+    cores: int
+    memory_bytes: int
+    cache_bytes: int
+    compiler: str
+    read_bandwidth: float
+    copy_bandwidth: float
+    write_bandwidth: float
+    peak_flops: dict[str, float]
+    """By dtype (float64, float32 and, where the processor has it, float16); a multiply-add counts 2."""
+
+    @property
+    def bandwidth(self) -> float:
+        """The best rate at which bytes move, over reading, copying and writing past the caches."""
+        return max(self.read_bandwidth, self.copy_bandwidth, self.write_bandwidth)
+
+    def peak(self, dtype: str) -> float | None:
+        """Multiply-add peak for a floating dtype; None where nothing was measured for it."""
+        if dtype == "float16" and "float16" not in self.peak_flops:
+            return self.peak_flops.get("float32")
+        return self.peak_flops.get(dtype)
+
+    def best_of(self, other: Hardware) -> Hardware:
+        """The higher of each figure: a peak seen once is possible."""
+        return self.model_copy(
+            update={
+                "read_bandwidth": max(self.read_bandwidth, other.read_bandwidth),
+                "copy_bandwidth": max(self.copy_bandwidth, other.copy_bandwidth),
+                "write_bandwidth": max(self.write_bandwidth, other.write_bandwidth),
+                "peak_flops": {
+                    name: max(self.peak_flops.get(name, 0.0), other.peak_flops.get(name, 0.0))
+                    for name in self.peak_flops | other.peak_flops
+                },
+            }
+        )
+
+
+def limit_seconds(bytes_moved: float, flops: float | None, dtype: str, hardware: Hardware) -> float:
+    """The shortest time the measured roofs allow: `max(bytes / bandwidth, flops / peak of dtype)`; at least 1 ns."""
+    seconds = bytes_moved / hardware.bandwidth
+    peak = hardware.peak(dtype)
+    if flops is not None and peak is not None:
+        seconds = max(seconds, flops / peak)
+    return max(seconds, 1e-9)
+
+
+@dataclass(frozen=True)
+class Instruments:
+    """The native measuring library, loaded into this process."""
+
+    library: ctypes.CDLL
+
+    def flush(self, array: np.ndarray) -> None:
+        """Evict the array's memory from every cache of the machine."""
+        self.flush_range(array.ctypes.data, array.nbytes)
+
+    def flush_range(self, address: int, size: int) -> None:
+        """Evict `size` bytes at `address`."""
+        if size:
+            self.library.instrument_flush(address, size)
+
+    def bandwidth(self, pattern: str, target: int, source: int, size: int, repeats: int) -> float:
+        """Bytes per second of `pattern` on two buffers of `size` bytes at page-aligned addresses."""
+        return float(self.library.instrument_bandwidth(PATTERNS.index(pattern), target, source, size, repeats))
+
+    def peak(self, dtype: str, seconds: float) -> float:
+        """Multiply-add operations per second with all cores; 0 where the processor can't compute in `dtype`."""
+        return float(getattr(self.library, f"instrument_peak_{dtype}")(seconds))
+
+
+@functools.cache
+def instruments() -> Instruments:
+    """Build (once per machine) and load the instruments. Raises InfrastructureError when g++ fails."""
+    library = ctypes.CDLL(str(native_binary("instruments", INSTRUMENT_FLAGS)))
+    library.instrument_flush.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    library.instrument_flush.restype = None
+    library.instrument_bandwidth.argtypes = (
+        ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int,
+    )  # fmt: skip
+    library.instrument_bandwidth.restype = ctypes.c_double
+    for dtype in FLOATS:
+        function = getattr(library, f"instrument_peak_{dtype}")
+        function.argtypes = (ctypes.c_double,)
+        function.restype = ctypes.c_double
+    return Instruments(library)
+
+
+def measure_hardware() -> Hardware:
+    """Measure now, for about a second; the caller holds the device."""
+    tool = instruments()
+    largest = max(size for size, _ in FOOTPRINTS)
+    best = dict.fromkeys(PATTERNS, 0.0)
+    with mmap.mmap(-1, largest) as target, mmap.mmap(-1, largest) as source:
+        views = [np.frombuffer(buffer, dtype=np.uint8) for buffer in (target, source)]
+        for view in views:
+            view[::4096] = 1
+        addresses = [view.ctypes.data for view in views]
+        for size, repeats in FOOTPRINTS:
+            for pattern in PATTERNS:
+                best[pattern] = max(best[pattern], tool.bandwidth(pattern, addresses[0], addresses[1], size, repeats))
+        del views, view
+    peaks = {dtype: tool.peak(dtype, PEAK_SECONDS) for dtype in FLOATS}
+    return Hardware(
+        model=cpu_model(),
+        cores=len(os.sched_getaffinity(0)),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        cache_bytes=_last_level_cache(),
+        compiler=_compiler_version(),
+        read_bandwidth=max(best["read"], best["read_streams"]),
+        copy_bandwidth=max(best["copy"], best["stream_copy"]),
+        write_bandwidth=max(best["write"], best["stream_write"]),
+        peak_flops={name: value for name, value in peaks.items() if value > 0},
+    )
+
+
+def hardware() -> Hardware:
+    """The machine's figures, measured at first use and kept in the cache folder by processor, cores and compiler."""
+    path = _cache_file()
+    try:
+        return Hardware.model_validate_json(path.read_text())
+    except (OSError, ValidationError):
+        with device_lock():
+            measured = measure_hardware()
+        remember(measured)
+        return measured
+
+
+def remember(measured: Hardware) -> None:
+    """Keep the figures for later processes; a cache that can't be written is not an error."""
+    path = _cache_file()
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(measured.model_dump_json())
+        draft.replace(path)
+
+
+@functools.cache
+def cpu_model() -> str:
+    """The processor's name as the kernel reports it."""
+    with contextlib.suppress(OSError):
+        fields = [line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line]
+        known = {key.strip(): value.strip() for key, value in reversed(fields)}
+        names = [known[key] for key in ("model name", "CPU part", "model", "stepping") if key in known]
+        if names:
+            return " ".join(names)
+    return platform.processor() or platform.machine()
+
+
+@contextlib.contextmanager
+def device_lock(device: str = "cpu", *, shared: bool = False, patience: float = LOCK_PATIENCE) -> Iterator[None]:
+    """Hold the device across processes and users: alone for timings, `shared` for other work that would disturb them.
+
+    A gate taken before the lock itself keeps a stream of shared holders from starving a timing. Raises
+    InfrastructureError when it is not had within `patience` seconds. Nested use in one thread holds it once.
+    """
+    held = getattr(_held, "device", None)
+    if held is not None:
+        if held == (device, True) and not shared:
+            raise RuntimeError("a shared device can't be taken alone without letting it go first")
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        deadline = time.monotonic() + patience
+        with contextlib.ExitStack() as gate:
+            gate.enter_context(_flocked(f"{device}.gate", fcntl.LOCK_EX, deadline))
+            stack.enter_context(_flocked(device, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, deadline))
+        _held.device = (device, shared)
+        try:
+            yield
+        finally:
+            _held.device = None
+
+
+@contextlib.contextmanager
+def _flocked(name: str, mode: int, deadline: float) -> Iterator[None]:
+    descriptor = _open_lock(LOCK_FOLDER / f"warpsmith-{name}.lock")
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise InfrastructureError(
+                        f"another process held the {name} device for too long", "End the other run or wait for it."
+                    ) from None
+                time.sleep(0.003)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open_lock(path: Path) -> int:
+    """Open a lock file that any user may have made. `O_CREAT` on another user's file in a sticky folder is refused by
+    the kernel (fs.protected_regular), so an existing file is opened without it."""
+    for _ in range(3):
+        with contextlib.suppress(FileNotFoundError):
+            return _checked(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), path)
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            os.fchmod(descriptor, 0o644)
+            return descriptor
+    raise InfrastructureError(f"the device lock {path} can't be opened", "Remove the file.")
+
+
+def _checked(descriptor: int, path: Path) -> int:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InfrastructureError(f"the device lock {path} is not a regular file", "Remove it.")
+    return descriptor
+
+
+def _cache_file() -> Path:
+    source = Path(__file__).with_name("native") / "instruments.cpp"
+    key = json.dumps([cpu_model(), len(os.sched_getaffinity(0)), _compiler_version(), source.read_text()])
+    return cache_dir() / f"hardware-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+
+
+@functools.cache
+def _compiler_version() -> str:
+    try:
+        answer = subprocess.run(["g++", "--version"], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InfrastructureError("g++ does not run", "Install g++ 11 or newer.") from error
+    return answer.stdout.splitlines()[0]
+
+
+def _last_level_cache() -> int:
+    """Bytes of the largest cache of core 0; 0 where the kernel doesn't say."""
+    sizes = [0]
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        with contextlib.suppress(OSError, ValueError):
+            sizes.append(int(path.read_text().strip().rstrip("K")) * 1024)
+    return max(sizes)

@@ -1,0 +1,277 @@
+"""The judge of one task on one target: it owns the reference, the secret seeds, the expected values and the clocks.
+
+Lives in the service process. The gauntlet's stages are in `tools.gauntlet`, the timing in `tools.measure`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from tools.audit import audit
+from tools.buffers import WorkloadBuffers
+from tools.canary import require_true_clock
+from tools.content import ContentSource
+from tools.contract import Scalar, Tensor, task_header
+from tools.errors import InfrastructureError
+from tools.gauntlet import Gauntlet
+from tools.hardware import FLOATS, Hardware, device_lock, hardware, limit_seconds, measure_hardware, remember
+from tools.quick import quick_results
+from tools.records import (
+    BuildReport,
+    Interval,
+    Kernel,
+    QuickResult,
+    TaskFacts,
+    Unjudged,
+    Verdict,
+    WorkloadFacts,
+)
+from tools.reference import Reference, load_reference
+from tools.runner import BaselineRunner, Rival, Runner
+from tools.sandbox import Sandbox, detect
+from tools.significance import median_interval
+from tools.targets.base import Build, Target, Variant
+from tools.targets.cpu import CpuTarget
+from tools.task import TaskSource
+from tools.worker import Worker, WorkerFailed, WorkerLimits
+
+Progress = Callable[[str], None]
+"""Told of the stage that begins ("correct", "time"...)."""
+
+BASELINE_SECONDS = 0.4
+BASELINE_ROUNDS = (5, 30)
+TIMEOUT_LEAST = 5.0
+TIMEOUT_FACTOR = 100.0
+TIMEOUT_MOST = 60.0
+SANITIZED_FACTOR = 10.0
+BYTES_MARGIN = 0.8
+"""A time under this fraction of the time to move the task's bytes at the peak rate is impossible. The peak is the best
+of many patterns, yet another program on the host may have slowed all of them."""
+FLOPS_MARGIN = 0.25
+"""The same for arithmetic. Honest algorithms do fewer operations than the task's definition (Winograd's convolution
+four times fewer, Strassen's product up to half), so only what no algorithm explains is refused."""
+
+
+def open_task(source: TaskSource, target: str = "cpu", progress: Progress | None = None) -> Judge:
+    """Load and audit the task, measure the hardware (cached), time the baseline.
+
+    Raises TaskError and InfrastructureError.
+    """
+    if target != "cpu":
+        raise InfrastructureError(f"there is no target `{target}` here", "Use `cpu`.")
+    return Judge(source, CpuTarget(), progress or (lambda _: None))
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The reference's own time on one workload, and what one call of it takes."""
+
+    seconds: float
+    interval: Interval
+    flops: float | None
+    bytes: float
+
+
+class Judge:
+    """A task that is open. Close it (context manager) to give its memory back.
+
+    For profilers: `source`, `reference`, `target`, `header`, `facts`, `hardware`, `content` and `buffers` (one
+    `WorkloadBuffers` a workload), `build_variant(kernel, "profile")`, `runner(build)`.
+    """
+
+    facts: TaskFacts
+
+    def __init__(self, source: TaskSource, target: Target, progress: Progress) -> None:
+        self.source = source
+        self.target = target
+        self.progress = progress
+        progress("reference")
+        self.reference: Reference = load_reference(source)
+        progress("audit")
+        notes = (*self.reference.notes, *audit(self.reference, secrets.randbits(32)))
+        self.names = tuple(workload.name for workload in self.reference.workloads)
+        self.weights = tuple(workload.weight for workload in self.reference.workloads)
+        self.signatures = [self.reference.signature(index) for index in range(len(self.names))]
+        self.header = task_header(source.name, self.signatures)
+        self.sandbox: Sandbox = detect()
+        progress("hardware")
+        self.hardware: Hardware = hardware()
+        self._libraries_of_any_worker = require_true_clock(target, self.sandbox)
+        self.buffers: list[WorkloadBuffers] = []
+        try:
+            self.buffers += [WorkloadBuffers(signature, self.signatures) for signature in self.signatures]
+            self.content = ContentSource(self.reference, self.buffers, source.policy)
+            progress("baseline")
+            with device_lock():
+                self._baselines = [self._time_baseline(index) for index in range(len(self.names))]
+        except BaseException:
+            self.close()
+            raise
+        self.baseline_seconds = [baseline.seconds for baseline in self._baselines]
+        self.facts = self._facts(notes)
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the shared memory. Workers end with the calls that started them."""
+        for buffers in self.buffers:
+            buffers.close()
+
+    # ----------------------------------------------------------------------------------------------------- kernels
+
+    def build(self, kernel: Kernel) -> BuildReport:
+        """Compile the release variant only. Raises KernelError for settings that are not allowed."""
+        with device_lock(shared=True):
+            return self.build_variant(kernel, "release").report
+
+    def evaluate(self, kernel: Kernel, incumbent: Kernel | None = None, final: bool = False) -> Verdict:
+        """Run the gauntlet; a kernel's failures are a `Rejected` verdict, the machinery's an `Unjudged` one."""
+        try:
+            return Gauntlet(self, kernel, incumbent, final=final).verdict()
+        except InfrastructureError as error:
+            return Unjudged(kernel=kernel.id, message=str(error))
+        finally:
+            self.content.forget()
+
+    def quick(self, kernels: Sequence[Kernel], incumbent: Kernel | None = None) -> list[QuickResult]:
+        """Light correctness and a short timing, in the order given, raced side by side with the incumbent."""
+        try:
+            return quick_results(self, kernels, incumbent)
+        finally:
+            self.content.forget()
+
+    def build_variant(self, kernel: Kernel, variant: Variant) -> Build:
+        """Build against this task's header, or return the cached build."""
+        return self.target.compile_kernel(kernel, self.header, variant, self.source.libraries)
+
+    def runner(self, build: Build, *, omp_threads: int | None = None, sanitized: bool = False) -> Runner:
+        """A runner in a new worker of its own. Raises WorkerFailed when the library does not load."""
+        timeouts = [seconds * (SANITIZED_FACTOR if sanitized else 1.0) for seconds in self.timeouts]
+        return Runner(self._worker(build, omp_threads, sanitized), self.buffers, timeouts)
+
+    def rival(self, kernel: Kernel) -> Rival:
+        """The incumbent in a new worker of its own. Raises InfrastructureError when it can't run any more."""
+        build = self.build_variant(kernel, "release")
+        try:
+            return Rival(self._worker(build, None, False), self.buffers, self.timeouts)
+        except WorkerFailed as failure:
+            raise InfrastructureError(f"the incumbent does not load: it {failure.message}") from failure
+
+    def _worker(self, build: Build, omp_threads: int | None, sanitized: bool) -> Worker:
+        if build.library is None:
+            raise InfrastructureError(f"the kernel {build.report.kernel} has no build to run")
+        return Worker(
+            build.library,
+            self.buffers,
+            WorkerLimits(omp_threads=omp_threads),
+            self.sandbox,
+            "asan" if sanitized else "release",
+        )
+
+    def may_map(self, library: str) -> bool:
+        """Whether a kernel's worker may have a file of this name mapped."""
+        return self.target.may_map(library, self.source.libraries) or library in self._libraries_of_any_worker
+
+    # ------------------------------------------------------------------------------------------------------ figures
+
+    @property
+    def timeouts(self) -> list[float]:
+        """Seconds a kernel may take on each workload."""
+        return [min(TIMEOUT_LEAST + TIMEOUT_FACTOR * base, TIMEOUT_MOST) for base in self.baseline_seconds]
+
+    def limit_seconds(self, workload: int) -> float:
+        """The shortest time the measured peaks allow."""
+        baseline = self._baselines[workload]
+        return limit_seconds(baseline.bytes, baseline.flops, self.arithmetic(workload), self.hardware)
+
+    def floor_seconds(self, workload: int) -> float:
+        """Below this a time is refused: the limit with margins, reads and writes at their own peaks."""
+        baseline, machine = self._baselines[workload], self.hardware
+        written = float(sum(tensor.nbytes for tensor in self.signatures[workload].outputs))
+        read = max(baseline.bytes - written, 0.0)
+        seconds = BYTES_MARGIN * max(read / machine.bandwidth, min(written, baseline.bytes) / machine.bandwidth)
+        peak = machine.peak(self.arithmetic(workload))
+        if baseline.flops is not None and peak is not None and self.source.policy == "strict":
+            seconds = max(seconds, FLOPS_MARGIN * baseline.flops / peak)
+        return seconds
+
+    def measure_hardware_again(self) -> None:
+        """Raise the peaks to what is seen now, here and in the cache; the caller holds the device."""
+        self.hardware = self.hardware.best_of(measure_hardware())
+        remember(self.hardware)
+
+    def shuffled_workloads(self) -> list[int]:
+        return secrets.SystemRandom().sample(range(len(self.names)), len(self.names))
+
+    def arithmetic(self, workload: int) -> str:
+        """The narrowest floating dtype of the workload's tensors, whose peak bounds its arithmetic."""
+        signature = self.signatures[workload]
+        dtypes = {tensor.dtype for tensor in (*signature.input_tensors, *signature.outputs)}
+        if "bfloat16" in dtypes:
+            return "bfloat16"
+        return next((name for name in FLOATS if name in dtypes), "none")
+
+    def _time_baseline(self, workload: int) -> Baseline:
+        runner = BaselineRunner(self.reference)
+        content = self.content.fresh(workload)
+        flops = self.reference.flops(workload, content.inputs)
+        moved = self.reference.bytes_moved(workload, content.inputs)
+        begin = time.perf_counter()
+        runner.call(content)
+        if time.perf_counter() - begin < BASELINE_SECONDS:
+            runner.drop_readings()
+        least, most = BASELINE_ROUNDS
+        for number in range(most):
+            spent = time.perf_counter() - begin
+            if spent > BASELINE_SECONDS and (number >= least or spent > 10 * BASELINE_SECONDS):
+                break
+            runner.call(self.content.timed(workload))
+        samples = runner.seconds(workload)
+        return Baseline(statistics.median(samples), median_interval(samples), flops, moved)
+
+    def _facts(self, notes: tuple[str, ...]) -> TaskFacts:
+        recycled = [name for index, name in enumerate(self.names) if self.content.recycles(index)]
+        if recycled:
+            notes += (
+                f"drawing inputs is slow for {', '.join(recycled)}: timed calls get earlier draws with secret changes",
+            )
+        machine: dict[str, JsonValue] = self.hardware.model_dump(mode="json")
+        return TaskFacts(
+            task=self.source.name,
+            target=self.target.name,
+            header=self.header,
+            workloads=tuple(self._workload_facts(index) for index in range(len(self.names))),
+            hardware=machine | {"bandwidth": self.hardware.bandwidth, **self.target.toolchain()},
+            sandbox=self.sandbox.describe(),
+            notes=notes,
+        )
+
+    def _workload_facts(self, workload: int) -> WorkloadFacts:
+        signature, baseline = self.signatures[workload], self._baselines[workload]
+        return WorkloadFacts(
+            workload=self.names[workload],
+            weight=self.weights[workload],
+            inputs=tuple(_described(item) for item in signature.inputs),
+            outputs=tuple(_described(item) for item in signature.outputs),
+            bytes=baseline.bytes,
+            flops=baseline.flops,
+            baseline_seconds=baseline.seconds,
+            baseline_interval=baseline.interval,
+            limit_seconds=self.limit_seconds(workload),
+        )
+
+
+def _described(item: Tensor | Scalar) -> str:
+    if isinstance(item, Scalar):
+        return f"{item.name}: {item.ctype}"
+    return f"{item.name}: {item.dtype}[{', '.join(map(str, item.shape))}]"

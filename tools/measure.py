@@ -1,0 +1,248 @@
+"""How long a kernel takes and whether it beats the incumbent: two sessions, the second in fresh processes.
+
+A process can be lucky or unlucky as a whole (where its memory lies), and a kernel can behave well only in its first
+process, so nothing is called faster that was not faster in both sessions.
+"""
+
+from __future__ import annotations
+
+import statistics
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from tools.clock import Clocks
+from tools.errors import InfrastructureError
+from tools.race import Inspection, Race, Terms, pairs
+from tools.records import Comparison, Kernel, WorkloadTiming
+from tools.runner import BaselineRunner, Contestant, Failed, Rival, Runner
+from tools.significance import LEAST_GAIN, decide, median_interval, settled
+from tools.targets.base import Build
+
+if TYPE_CHECKING:
+    from tools.judge import Judge
+
+SECONDS = 0.5
+"""Budget of timed calls for each contestant in the first session, over all workloads."""
+AFRESH = 0.6
+"""The second session's budget as a fraction of the first's."""
+MOST_ROUNDS = 40
+SECOND_LOOK = 2.5
+"""An unsettled race goes on for this many times its budget."""
+LOOK_CONFIDENCE = 0.995
+"""Two looks at the same race share the one per cent of wrong decisions."""
+DRIFT = 1.1
+"""A fresh process slower than the first by more than this makes the first one's times worthless."""
+HOPELESS_ROUNDS = 3
+HOPELESS = 1.25
+
+
+@dataclass(frozen=True)
+class Timings:
+    """What a verdict says about time."""
+
+    workloads: tuple[WorkloadTiming, ...]
+    comparison: Comparison | None
+
+
+@dataclass(frozen=True)
+class Session:
+    """One set of processes that raced."""
+
+    candidate: Runner
+    rival: Rival | None
+    baseline: BaselineRunner | None
+    inspection: Inspection
+
+    @property
+    def contestants(self) -> list[Contestant]:
+        return [one for one in (self.candidate, self.rival, self.baseline) if one is not None]
+
+
+class Measurement:
+    """Times one kernel. A context manager that owns the processes it starts; the first runner is lent to it."""
+
+    def __init__(self, judge: Judge, build: Build, runner: Runner, incumbent: Kernel | None, *, baseline: bool) -> None:
+        self._judge = judge
+        self._build = build
+        self._first = runner
+        self._incumbent = incumbent
+        self._with_baseline = baseline
+        self._processes = ExitStack()
+        self._sessions: list[Session] = []
+        self._decisions: list[Comparison] = []
+
+    def __enter__(self) -> Measurement:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._processes.close()
+
+    @property
+    def would_win(self) -> bool:
+        """Whether the kernel would become the best: always without an incumbent."""
+        return self._incumbent is None or self._decisions[0].decision == "faster"
+
+    @property
+    def worst_error(self) -> float:
+        return max(session.candidate.worst_error for session in self._sessions)
+
+    def race(self) -> None:
+        """The first session, with a second look where the first leaves the decision open."""
+        session = self._session(self._first)
+        self._run(session, SECONDS, least=8 if self._incumbent else 5)
+        if self._incumbent is not None:
+            if not settled(self._decide([session])) and not self._lost([session]):
+                self._run(session, SECONDS * SECOND_LOOK, least=1)
+            self._decisions.append(self._decide([session]))
+        self._require_agreeing_clocks(session)
+
+    def race_afresh(self) -> None:
+        """The second session. Without a decision to confirm it only re-times the kernel."""
+        runner = self._processes.enter_context(self._judge.runner(self._build))
+        confirm = self.would_win
+        session = self._session(runner, alone=not confirm)
+        self._run(session, SECONDS * (AFRESH if confirm else AFRESH / 2), least=5 if confirm else 3)
+        if confirm and self._incumbent is not None:
+            self._decisions.append(self._decide([session]))
+        self._require_agreeing_clocks(session)
+
+    def refuse_impossible_times(self) -> None:
+        """Raises Failed("below_limit") for a time that the machine can't reach, after measuring the machine again."""
+        for workload, name in enumerate(self._judge.names):
+            seconds = statistics.median(self._seconds(workload))
+            if seconds >= self._judge.floor_seconds(workload):
+                continue
+            self._judge.measure_hardware_again()
+            floor = self._judge.floor_seconds(workload)
+            if seconds < floor:
+                message = (
+                    f"{seconds * 1e6:.1f} us on workload {name} is less than the {floor * 1e6:.1f} us that this "
+                    "machine needs to move the data or do the arithmetic that the task states"
+                )
+                raise Failed("below_limit", message, details={"seconds": seconds, "floor_seconds": floor})
+
+    def timings(self) -> Timings:
+        """The verdict's times: both sessions together, or the fresh one alone where it was slower."""
+        judge = self._judge
+        rows = []
+        for workload, name in enumerate(judge.names):
+            mine = self._seconds(workload)
+            theirs = [s for session in self._sessions if session.rival for s in session.rival.seconds(workload)]
+            base = [s for session in self._sessions if session.baseline for s in session.baseline.seconds(workload)]
+            rows.append(
+                WorkloadTiming(
+                    workload=name,
+                    weight=judge.weights[workload],
+                    seconds=statistics.median(mine),
+                    interval=median_interval(mine),
+                    samples=len(mine),
+                    baseline_seconds=statistics.median(base) if base else judge.baseline_seconds[workload],
+                    limit_seconds=judge.limit_seconds(workload),
+                    incumbent_seconds=statistics.median(theirs) if theirs else None,
+                )
+            )
+        return Timings(tuple(rows), self._comparison())
+
+    def details(self) -> dict[str, JsonValue]:
+        """The last session's evidence: clocks, counts, how content was made."""
+        session = self._sessions[-1]
+        clocks: dict[str, JsonValue] = {}
+        for workload, name in enumerate(self._judge.names):
+            clocks[name] = _clock_details(session.candidate.clocks(workload), self._judge.content.recycles(workload))
+        found: dict[str, JsonValue] = {
+            "clocks": clocks,
+            "calls": session.inspection.calls,
+            "calls_checked": session.inspection.checked,
+            "threads": session.candidate.worker.threads(),
+        }
+        if self._decisions:
+            found["decision"] = self._decisions[-1].model_dump(mode="json")
+        return found
+
+    # ---------------------------------------------------------------------------------------------------- sessions
+
+    def _session(self, runner: Runner, *, alone: bool = False) -> Session:
+        rival = None
+        if self._incumbent is not None and not alone:
+            rival = self._processes.enter_context(self._judge.rival(self._incumbent))
+        baseline = BaselineRunner(self._judge.reference) if self._with_baseline else None
+        runner.drop_readings()
+        self._sessions.append(Session(runner, rival, baseline, Inspection(runner)))
+        return self._sessions[-1]
+
+    def _run(self, session: Session, seconds: float, *, least: int) -> None:
+        workloads = self._judge.shuffled_workloads()
+        race = Race(self._judge.content, session.contestants, session.inspection)
+        if not session.candidate.clocks(workloads[0]).readings:
+            race.warm_up(workloads)
+        share = seconds * len(session.contestants) / len(workloads)
+        for workload in workloads:
+            race.run(workload, Terms(share, least, MOST_ROUNDS), lambda _: self._lost([session]))
+
+    def _require_agreeing_clocks(self, session: Session) -> None:
+        """A disagreement must show twice: something else on the machine can cause one."""
+        for workload in range(len(self._judge.names)):
+            if session.candidate.clocks(workload).disagreement() is None:
+                continue
+            session.candidate.drop_readings(workload)
+            alone = Race(self._judge.content, [session.candidate], session.inspection)
+            alone.run(workload, Terms(SECONDS, 9, MOST_ROUNDS))
+            why = session.candidate.clocks(workload).disagreement()
+            if why is not None:
+                raise Failed("clocks_disagree", f"{why} (workload {self._judge.names[workload]})")
+
+    # ---------------------------------------------------------------------------------------------------- decisions
+
+    def _paired(self, sessions: list[Session]) -> list[tuple[Contestant, Contestant]]:
+        return [(session.rival, session.candidate) for session in sessions if session.rival is not None]
+
+    def _decide(self, sessions: list[Session]) -> Comparison:
+        found = pairs(self._judge.weights, self._paired(sessions), range(len(self._judge.names)))
+        if not found:
+            raise InfrastructureError("nothing was timed")
+        return decide(found, confidence=LOOK_CONFIDENCE)
+
+    def _lost(self, sessions: list[Session]) -> bool:
+        """Whether every pair so far says that the candidate is much slower."""
+        if self._incumbent is None:
+            return False
+        found = pairs(self._judge.weights, self._paired(sessions), range(len(self._judge.names)))
+        return bool(found) and all(
+            len(item.candidate) >= HOPELESS_ROUNDS
+            and all(mine > HOPELESS * theirs for theirs, mine in zip(item.incumbent, item.candidate, strict=True))
+            for item in found
+        )
+
+    def _comparison(self) -> Comparison | None:
+        """Both sessions together; "faster" only where the fresh one alone points the same way."""
+        if not self._decisions:
+            return None
+        if len(self._decisions) == 1:
+            return self._decisions[0]
+        both = self._decide(self._sessions)
+        if both.decision == "faster" and self._decisions[1].ratio < 1 + LEAST_GAIN / 2:
+            return both.model_copy(update={"decision": "same"})
+        return both
+
+    def _seconds(self, workload: int) -> list[float]:
+        first, *fresh = [session.candidate.seconds(workload) for session in self._sessions]
+        if not fresh:
+            return first
+        if statistics.median(fresh[0]) > DRIFT * statistics.median(first):
+            return fresh[0]
+        return first + fresh[0]
+
+
+def _clock_details(clocks: Clocks, recycled: bool) -> dict[str, JsonValue]:
+    return {
+        "inner_seconds": statistics.median(reading.inner for reading in clocks.readings),
+        "outer_seconds": statistics.median(reading.outer for reading in clocks.readings),
+        "round_trip_seconds": statistics.median(clocks.round_trips),
+        "gap_seconds": clocks.gap,
+        "allowed_gap_seconds": clocks.slack,
+        "samples": len(clocks.readings),
+        "content": "recycled with secret changes" if recycled else "fresh in every call",
+    }

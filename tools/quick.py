@@ -1,0 +1,169 @@
+"""Many variants side by side: one right answer each and a short timing. Never a verdict."""
+
+from __future__ import annotations
+
+import secrets
+import statistics
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from tools.content import Content
+from tools.hardware import device_lock
+from tools.records import Kernel, QuickResult, weighted_geomean
+from tools.runner import Failed, Rival, Runner
+from tools.screen import screen
+from tools.targets.base import Build
+from tools.worker import WorkerFailed
+
+if TYPE_CHECKING:
+    from tools.judge import Judge
+
+GROUP = 6
+"""Variants that race at the same time: each holds a process and its own outputs."""
+SECONDS = 0.12
+"""Timed calls of one variant, over all workloads."""
+LEAST_ROUNDS, MOST_ROUNDS = 3, 12
+HOPELESS = 1.3
+"""A variant slower than the best by this factor gets no more rounds on the workload."""
+COMPILERS = 2
+
+_random = secrets.SystemRandom()
+
+
+def quick_results(judge: Judge, kernels: Sequence[Kernel], incumbent: Kernel | None) -> list[QuickResult]:
+    """Results in the order given. Raises KernelError and InfrastructureError."""
+    judge.progress("build")
+    results: dict[int, QuickResult] = {}
+    builds: dict[int, Build] = {}
+    with device_lock(shared=True), ThreadPoolExecutor(COMPILERS) as pool:
+        for index, kernel in enumerate(kernels):
+            tripped = screen(kernel)
+            if tripped:
+                message = f"{tripped[0].file}:{tripped[0].line}: {tripped[0].message}"
+                results[index] = _rejected(kernel, Failed("forbidden_source", message))
+        wanted = [index for index in range(len(kernels)) if index not in results]
+        made = pool.map(lambda index: judge.build_variant(kernels[index], "release"), wanted)
+        for index, build in zip(wanted, made, strict=True):
+            builds[index] = build
+            if build.library is None:
+                results[index] = _rejected(kernels[index], Failed(build.reason or "compile_error", build.message))
+    waiting = [index for index in wanted if index not in results]
+    for start in range(0, len(waiting), GROUP):
+        group = waiting[start : start + GROUP]
+        results.update(_Heat(judge, kernels, {index: builds[index] for index in group}, incumbent).results())
+    return [results[index] for index in range(len(kernels))]
+
+
+class _Heat:
+    """One group of variants that race together, with the incumbent where there is one."""
+
+    def __init__(
+        self, judge: Judge, kernels: Sequence[Kernel], builds: dict[int, Build], incumbent: Kernel | None
+    ) -> None:
+        self._judge = judge
+        self._kernels = kernels
+        self._builds = builds
+        self._incumbent = incumbent
+        self._runners: dict[int, Runner] = {}
+        self._failed: dict[int, QuickResult] = {}
+
+    def results(self) -> dict[int, QuickResult]:
+        with ExitStack() as processes:
+            rival = None
+            with device_lock(shared=True):
+                self._judge.progress("correct")
+                if self._incumbent is not None:
+                    rival = processes.enter_context(self._judge.rival(self._incumbent))
+                for index, build in self._builds.items():
+                    self._attempt(index, lambda build=build, index=index: self._start(processes, index, build))
+                self._check_all()
+            with device_lock():
+                self._judge.progress("time")
+                for workload in self._judge.shuffled_workloads():
+                    self._race(workload, rival)
+            for index in self._alive():
+                self._failed.setdefault(index, self._timed(index, rival))
+        return self._failed
+
+    def _start(self, processes: ExitStack, index: int, build: Build) -> None:
+        self._runners[index] = processes.enter_context(self._judge.runner(build))
+
+    def _alive(self) -> list[int]:
+        return [index for index in self._runners if index not in self._failed]
+
+    def _attempt(self, index: int, action: object) -> None:
+        assert callable(action)
+        try:
+            action()
+        except WorkerFailed as failure:
+            failed = Failed(failure.reason, f"it {failure.message}")
+            self._failed[index] = _rejected(self._kernels[index], failed)
+        except Failed as failed:
+            self._failed[index] = _rejected(self._kernels[index], failed)
+
+    def _check_all(self) -> None:
+        for workload in self._judge.shuffled_workloads():
+            content = self._judge.content.fresh(workload)
+            for index in self._alive():
+                self._attempt(index, lambda index=index, content=content: self._checked_call(index, content))
+
+    def _checked_call(self, index: int, content: Content) -> None:
+        self._runners[index].call_unclocked(content)
+        self._runners[index].verify_last()
+
+    def _race(self, workload: int, rival: Rival | None) -> None:
+        racing = self._alive()
+        budget = SECONDS * (len(racing) + 1) / len(self._judge.names)
+        checked = _random.randrange(LEAST_ROUNDS)
+        begin = time.perf_counter()
+        for number in range(MOST_ROUNDS + 1):
+            content = self._judge.content.timed(workload)
+            entrants: list[int | None] = [*racing, *([None] if rival else [])]
+            for index in _random.sample(entrants, len(entrants)):
+                if index is None:
+                    assert rival is not None
+                    rival.call(content)
+                else:
+                    self._attempt(index, lambda index=index, content=content: self._runners[index].call(content))
+            if number == checked:
+                for index in racing:
+                    if index not in self._failed:
+                        self._attempt(index, self._runners[index].verify_last)
+            if number == 0:
+                self._drop_warm_up(workload, rival)
+            racing = self._contenders(workload, [index for index in racing if index not in self._failed])
+            if not racing or (number >= LEAST_ROUNDS and time.perf_counter() - begin > budget):
+                break
+
+    def _drop_warm_up(self, workload: int, rival: Rival | None) -> None:
+        for runner in (*self._runners.values(), *([rival] if rival else [])):
+            runner.drop_readings(workload)
+
+    def _contenders(self, workload: int, racing: list[int]) -> list[int]:
+        times = {index: self._runners[index].seconds(workload) for index in racing}
+        if not times or min(map(len, times.values())) < LEAST_ROUNDS:
+            return racing
+        best = min(statistics.median(values) for values in times.values())
+        return [index for index in racing if min(times[index]) <= HOPELESS * best]
+
+    def _timed(self, index: int, rival: Rival | None) -> QuickResult:
+        seconds, ratios = [], []
+        for workload, weight in enumerate(self._judge.weights):
+            mine = self._runners[index].seconds(workload)
+            seconds.append((weight, statistics.median(mine)))
+            if rival is not None:
+                pairs = zip(rival.seconds(workload), mine, strict=False)
+                ratios.append((weight, statistics.median(theirs / own for theirs, own in pairs)))
+        return QuickResult(
+            kernel=self._kernels[index].id,
+            status="timed",
+            seconds=weighted_geomean(seconds),
+            ratio=weighted_geomean(ratios) if ratios else None,
+        )
+
+
+def _rejected(kernel: Kernel, failed: Failed) -> QuickResult:
+    return QuickResult(kernel=kernel.id, status="rejected", reason=failed.reason, message=failed.message)

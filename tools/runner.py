@@ -1,0 +1,205 @@
+"""One kernel in one worker as the judge drives it: poison, flush, call, freeze, look.
+
+Order matters. The worker is stopped while new content is written, so that no thread of its own can start on it before
+the clock does; the round trip is measured before that. It is stopped again the moment it answers, so that what the
+judge then reads is what was there when the clock stopped.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from tools.buffers import WorkloadBuffers
+from tools.clock import Clocks, Reading
+from tools.content import Content
+from tools.errors import InfrastructureError
+from tools.hardware import instruments
+from tools.records import Diagnostic, Mismatch, Reason
+from tools.reference import Reference
+from tools.worker import Worker, WorkerFailed
+
+LATE_SECONDS = 0.05
+"""How long a worker with wrong outputs is let run on, to tell work that comes late from a wrong answer."""
+SETTLE_SECONDS = 0.001
+"""Pause after the reference ran in this process: its BLAS threads spin on for a while and would disturb a timing."""
+
+
+class Failed(Exception):
+    """A kernel failed a stage."""
+
+    def __init__(
+        self,
+        reason: Reason,
+        message: str,
+        *,
+        mismatch: Mismatch | None = None,
+        diagnostics: Sequence[Diagnostic] = (),
+        details: Mapping[str, JsonValue] | None = None,
+        output: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.reason: Reason = reason
+        self.message = message
+        self.mismatch = mismatch
+        self.diagnostics = tuple(diagnostics)
+        self.details = dict(details or {})
+        self.output = output
+
+
+class Contestant(Protocol):
+    """Something that computes the task and can be timed."""
+
+    def call(self, content: Content) -> None:
+        """Compute `content` once with cold caches, and keep the reading."""
+        ...
+
+    def seconds(self, workload: int) -> list[float]:
+        """Accepted time of every kept call on the workload."""
+        ...
+
+    def drop_readings(self, workload: int | None = None) -> None:
+        """Forget all times, or those of one workload (the first calls only warm up)."""
+        ...
+
+
+class Runner:
+    """Drives one worker, which it owns (context manager). `call` may raise WorkerFailed."""
+
+    def __init__(self, worker: Worker, buffers: Sequence[WorkloadBuffers], timeouts: Sequence[float]) -> None:
+        self.worker = worker
+        self._buffers = buffers
+        self._timeouts = timeouts
+        self._readings: dict[int, list[Reading]] = {}
+        self._round_trips: list[float] = []
+        self._last: Content | None = None
+        self._late_seconds = LATE_SECONDS
+        self.worst_error = 0.0
+        """Largest error / tolerance that `verify` has seen."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.close()
+
+    def call(self, content: Content) -> None:
+        self._round_trips.append(self.worker.ping().outer)
+        self.worker.pause()
+        reading = self._call_parked(content)
+        self._readings.setdefault(content.workload, []).append(reading)
+
+    def call_unclocked(self, content: Content) -> None:
+        """As `call`, where only the outputs matter."""
+        self.worker.pause()
+        self._call_parked(content)
+
+    def verify_last(self) -> None:
+        """Check the outputs of the last call; raises Failed. Its content must still be the workload's latest."""
+        content = self._last
+        assert content is not None
+        overrun = self.worker.outputs[content.workload].overrun()
+        if overrun is not None:
+            raise Failed("memory_error", f"it wrote past the end of `{overrun}`")
+        check = content.check(self._live(content.workload))
+        if check.ok:
+            self.worst_error = max(self.worst_error, check.worst)
+            return
+        mismatch = check.mismatch(content.name, content.distribution)
+        place = f"{check.output}[{', '.join(map(str, check.index))}]" if check.index else check.output
+        unwritten = self.worker.outputs[content.workload].untouched(check.output)
+        where = f"(workload {content.name}, {content.distribution} inputs)"
+        if self._right_later(content):
+            message = f"`{place}` was right only after the call had returned {where}"
+            raise Failed("late_work", message, mismatch=mismatch)
+        if unwritten[check.index]:
+            count = int(np.count_nonzero(unwritten))
+            message = f"`{place}` was not written, as {count} of {unwritten.size} elements {where}"
+            raise Failed("not_written", message, mismatch=mismatch)
+        share = f"{check.wrong} of {check.total} are wrong"
+        message = f"`{place}` is {check.actual} and should be {check.expected}; {share} {where}"
+        raise Failed("wrong_result", message, mismatch=mismatch)
+
+    def snapshot(self, workload: int) -> dict[str, bytes]:
+        """The bytes of the outputs of the last call on the workload."""
+        return {name: value.tobytes() for name, value in self.worker.outputs[workload].outputs.items()}
+
+    def clocks(self, workload: int) -> Clocks:
+        return Clocks(tuple(self._readings.get(workload, ())), tuple(self._round_trips))
+
+    def seconds(self, workload: int) -> list[float]:
+        return self.clocks(workload).seconds
+
+    def drop_readings(self, workload: int | None = None) -> None:
+        if workload is None:
+            self._readings.clear()
+        else:
+            self._readings.pop(workload, None)
+
+    def _call_parked(self, content: Content) -> Reading:
+        self._last = content
+        outputs = self.worker.outputs[content.workload]
+        outputs.poison(secrets.randbits(63))
+        flush = instruments().flush_range
+        outputs.flush(flush)
+        self._buffers[content.workload].flush(flush)
+        call = self.worker.call(content.workload, self._timeouts[content.workload], freeze_on_answer=True)
+        self._late_seconds = max(LATE_SECONDS, 3 * call.outer)
+        return Reading(call.inner, call.outer)
+
+    def _right_later(self, content: Content) -> bool:
+        self.worker.resume()
+        time.sleep(self._late_seconds)
+        self.worker.pause()
+        return content.check(self._live(content.workload)).ok
+
+    def _live(self, workload: int) -> dict[str, NDArray[Any]]:
+        """The outputs as they are; bools as bytes, since a kernel may have left any byte there."""
+        outputs = self.worker.outputs[workload].outputs
+        return {name: value.view(np.uint8) if value.dtype == np.bool_ else value for name, value in outputs.items()}
+
+
+class Rival(Runner):
+    """The incumbent. It was accepted before, so its failure says nothing about the candidate."""
+
+    def call(self, content: Content) -> None:
+        """Raises InfrastructureError instead of WorkerFailed."""
+        try:
+            super().call(content)
+        except WorkerFailed as failure:
+            raise InfrastructureError(f"the incumbent failed when it was raced: it {failure.message}") from failure
+
+
+class BaselineRunner:
+    """The reference itself as a contestant, in this process."""
+
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
+        self._seconds: dict[int, list[float]] = {}
+
+    def call(self, content: Content) -> None:
+        work = self._reference.baseline_call(content.workload, content.inputs)
+        flush = instruments().flush
+        for value in content.inputs.values():
+            if isinstance(value, np.ndarray):
+                flush(value)
+        begin = time.perf_counter()
+        work()
+        elapsed = time.perf_counter() - begin
+        self._seconds.setdefault(content.workload, []).append(elapsed)
+        time.sleep(SETTLE_SECONDS)
+
+    def seconds(self, workload: int) -> list[float]:
+        return list(self._seconds.get(workload, ()))
+
+    def drop_readings(self, workload: int | None = None) -> None:
+        if workload is None:
+            self._seconds.clear()
+        else:
+            self._seconds.pop(workload, None)

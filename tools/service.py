@@ -1,0 +1,190 @@
+"""The judge's process: reads requests as JSON lines on stdin and answers them on stdout, one job at a time.
+
+request  {"v": 1, "id": "7", "op": "open" | "build" | "evaluate" | "quick" | "profile", "task": {TaskSource}, ...}
+         {"v": 1, "id": "7", "op": "cancel"} takes back a request that has not begun
+answer   {"v": 1, "id": "7", "ok": true, "result": ...}
+         {"v": 1, "id": "7", "ok": false, "error": {"kind": "task" | "kernel" | "infrastructure" | "cancelled",
+          "fault": ..., "message": ..., "advice": ...}}
+progress {"v": 1, "id": "7", "stage": "correct"} on stderr, among whatever the task's own code prints
+
+The end of stdin ends the process and everything it started, whatever it is doing. An unexpected exception ends it too,
+with its traceback on stderr: a judge that met a fault of its own is not trusted to go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import queue
+import resource
+import signal
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import IO, Any
+
+import psutil
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithError
+from tools.judge import Judge, open_task
+from tools.process import descendants
+from tools.records import Kernel
+from tools.task import TaskSource
+
+VERSION = 1
+OPEN_JUDGES = 3
+"""Tasks that stay open; the one used longest ago is closed for a new one."""
+MEMORY_SHARE = 0.9
+"""Fraction of the memory available at the start that the task's own code may take."""
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+Request = dict[str, Any]
+
+
+class Service:
+    """Answers requests. Its methods are named after the operations."""
+
+    def __init__(self, answers: IO[str]) -> None:
+        self._answers = answers
+        self._judges: OrderedDict[str, Judge] = OrderedDict()
+
+    def answer(self, request: Request) -> None:
+        """Do one request and write its answer."""
+        job = str(request["id"])
+        operations: dict[str, Callable[[Judge, Request], JsonValue]] = {
+            "open": lambda judge, _: _plain(judge.facts),
+            "build": lambda judge, asked: _plain(judge.build(_kernel(asked["kernel"]))),
+            "evaluate": _evaluate,
+            "quick": _quick,
+            "profile": _profile,
+        }
+        try:
+            judge = self._judge(TaskSource.model_validate(request["task"]), job)
+            result = operations[request["op"]](judge, request)
+        except (KeyError, ValidationError) as error:
+            self.fail(job, "infrastructure", f"the request can't be understood: {error}")
+        except TaskError as error:
+            self.fail(job, "task", error.message, error.advice, error.fault)
+        except KernelError as error:
+            self.fail(job, "kernel", error.message, error.advice)
+        except WarpsmithError as error:
+            self.fail(job, "infrastructure", error.message, error.advice)
+        else:
+            self._write({"v": VERSION, "id": job, "ok": True, "result": result})
+
+    def fail(self, job: str, kind: str, message: str, advice: str = "", fault: str | None = None) -> None:
+        """Answer with an error."""
+        error = {"kind": kind, "fault": fault, "message": message, "advice": advice}
+        self._write({"v": VERSION, "id": job, "ok": False, "error": error})
+
+    def _judge(self, source: TaskSource, job: str) -> Judge:
+        def progress(stage: str) -> None:
+            sys.stderr.write(json.dumps({"v": VERSION, "id": job, "stage": stage}) + "\n")
+            sys.stderr.flush()
+
+        progress("begun")
+        judge = self._judges.get(source.id)
+        if judge is None:
+            while len(self._judges) >= OPEN_JUDGES:
+                self._judges.popitem(last=False)[1].close()
+            judge = open_task(source, progress=progress)
+            self._judges[source.id] = judge
+        self._judges.move_to_end(source.id)
+        judge.progress = progress
+        return judge
+
+    def _write(self, answer: dict[str, Any]) -> None:
+        self._answers.write(json.dumps(answer) + "\n")
+        self._answers.flush()
+
+
+def _evaluate(judge: Judge, request: Request) -> JsonValue:
+    incumbent = request.get("incumbent")
+    verdict = judge.evaluate(
+        _kernel(request["kernel"]), _kernel(incumbent) if incumbent else None, final=bool(request.get("final"))
+    )
+    return _plain(verdict)
+
+
+def _quick(judge: Judge, request: Request) -> JsonValue:
+    incumbent = request.get("incumbent")
+    kernels = [_kernel(kernel) for kernel in request["kernels"]]
+    return [_plain(result) for result in judge.quick(kernels, _kernel(incumbent) if incumbent else None)]
+
+
+def _profile(judge: Judge, request: Request) -> JsonValue:
+    from tools.profilers.cpu import profile_kernel
+
+    return _plain(profile_kernel(judge, _kernel(request["kernel"]), request.get("workload")))
+
+
+def _kernel(value: object) -> Kernel:
+    return Kernel.model_validate(value)
+
+
+def _plain(record: BaseModel) -> JsonValue:
+    plain: JsonValue = record.model_dump(mode="json")
+    return plain
+
+
+def _read_requests(lines: IO[str], requests: queue.SimpleQueue[Request | None], cancelled: set[str]) -> None:
+    """Queue requests; at the end of the stream end this process and all that it started."""
+    for line in lines:
+        request: Request = json.loads(line)
+        if request.get("op") == "cancel":
+            cancelled.add(str(request["id"]))
+        else:
+            requests.put(request)
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    os._exit(0)
+
+
+def _take_channel() -> tuple[IO[str], IO[str]]:
+    """Keep stdin and stdout for the protocol, out of the reach of user code that reads or prints."""
+    lines = os.fdopen(os.dup(0), "r", encoding="utf-8")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return lines, answers
+
+
+def _bound_memory() -> None:
+    """Let an allocation without end fail as a MemoryError here, before the machine runs out."""
+    available = int(MEMORY_SHARE * psutil.virtual_memory().available)
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard == resource.RLIM_INFINITY or available < hard:
+        resource.setrlimit(resource.RLIMIT_DATA, (available, hard))
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    lines, answers = _take_channel()
+    _bound_memory()
+    requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+    cancelled: set[str] = set()
+    threading.Thread(target=_read_requests, args=(lines, requests, cancelled), daemon=True).start()
+    service = Service(answers)
+    while (request := requests.get()) is not None:
+        if request.get("v") != VERSION:
+            raise InfrastructureError(f"the request has protocol version {request.get('v')} instead of {VERSION}")
+        if str(request["id"]) in cancelled:
+            service.fail(str(request["id"]), "cancelled", "the request was taken back")
+        else:
+            service.answer(request)
+
+
+if __name__ == "__main__":
+    main()
