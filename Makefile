@@ -17,7 +17,7 @@ help: ## list every command
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.runtime ## set up, then make one example faster and show how (under 3 minutes on 2 cores)
-	@$(BIN)/warpsmith optimize $(DEMO) --wall-time 90s --iterations 40
+	@$(BIN)/warpsmith optimize $(DEMO) --wall-time 75s
 
 test: $(VENV)/.dev ## set up with the development tools and run the tests
 	@$(BIN)/python -m pytest
@@ -71,11 +71,11 @@ $(VENV)/.made:
 
 $(VENV)/.runtime: $(VENV)/.made requirements.lock pyproject.toml
 	@echo "installing what a run needs (about half a minute)"
-	@$(PIP) install -r requirements.lock
+	@$(PIP) install --no-compile -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
 	@echo "installing the development tools (torch is the large one)"
-	@$(PIP) install -r requirements-dev.lock
+	@$(PIP) install --no-compile -r requirements-dev.lock
 	@touch $@

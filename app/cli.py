@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from app.exits import EXIT_CODES, INTERRUPTED, guarded
+from app.exits import EXIT_CODES, guarded
 
 app = typer.Typer(
     name="warpsmith",
@@ -193,17 +193,13 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
         sys.exit(examine(as_json))
 
 
-def main() -> None:
-    """Entry point of the `warpsmith` command."""
+def run() -> None:
+    """Parse the arguments and do what they say; ends the process. Text that a terminal can't show is replaced."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    try:
-        app()
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+    app(prog_name="warpsmith")
 
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -89,7 +89,7 @@ def _optimize(name: str, wall_time: str, runs: Path) -> None:
     argv = [
         sys.executable,
         "-m",
-        "app.cli",
+        "app.start",
         "optimize",
         f"examples/{name}",
         "--wall-time",

@@ -108,7 +108,7 @@ def test_everything_that_the_code_reads_is_package_data() -> None:
 def test_readme_names_real_commands_targets_and_files() -> None:
     text = (ROOT / "README.md").read_text()
     help_text = subprocess.run(
-        [sys.executable, "-m", "app.cli", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "app.start", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     commands = set(re.findall(r"^  ([a-z]+) {2,}", help_text.stdout, re.MULTILINE))
     assert set(re.findall(r"`warpsmith ([a-z]+)", text)) <= commands
@@ -131,7 +131,7 @@ def test_readme_kernel_is_accepted_as_printed(tmp_path: Path) -> None:
     argv = [
         sys.executable,
         "-m",
-        "app.cli",
+        "app.start",
         "check",
         str(tmp_path / "rowsum.py"),
         str(tmp_path / "rowsum.cpp"),

@@ -99,7 +99,7 @@ def test_summary_takes_the_fresh_measurement_and_falls_back_on_the_attempts(tmp_
     ended, still_open = summarize(make_run(tmp_path)), summarize(make_run(tmp_path, ended=False))
     assert ended.measured == "afresh" and still_open.measured == "in the run"
     assert ended.gain == pytest.approx(0.96**-21, rel=1e-6)
-    assert ended.gain_interval is not None and ended.gain_interval.low < ended.gain
+    assert ended.gain is not None and ended.gain_interval is not None and ended.gain_interval.low < ended.gain
     assert still_open.gain == pytest.approx(ended.gain, rel=1e-6)
     assert still_open.gain_interval is None
     assert ended.start_seconds == pytest.approx(4.4e-3 * 0.6**0.5)
