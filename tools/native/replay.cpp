@@ -4,7 +4,7 @@
 //
 // PLAN is written by tools/profilers/replay.py: "WSPLAN1\n", the number of 8-byte slots of task::Args, then two 64-bit
 // words a slot (kind 0: the value itself; 1: an input of so many bytes; 2: an output of so many bytes), then the
-// contents of the inputs in that order. LIMIT seconds of wall time end the program by SIGALRM, on which valgrind still
+// contents of the inputs in that order. LIMIT seconds of CPU time end the program by SIGPROF, on which valgrind still
 // writes what it saw. `flush` evicts the tensors from the caches before every call; `empty` does all but the call, so
 // that the difference of two runs is the kernel alone. Prints how many OpenMP regions the calls opened and what an
 // empty one costs. What it prints is evidence for a profile, never for a verdict.
@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <omp.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -80,7 +81,8 @@ double empty_region_seconds() {
     using Clock = std::chrono::steady_clock;
     volatile int touched = 0;
     double best = 1.0;
-    for (int round = 0; round < 40; ++round) {
+    const auto start = Clock::now();
+    for (int round = 0; round < 1000 && Clock::now() - start < std::chrono::milliseconds(200); ++round) {
         const auto begin = Clock::now();
 #pragma omp parallel
         if (omp_get_thread_num() == 0) touched = touched + 1;
@@ -88,6 +90,11 @@ double empty_region_seconds() {
         if (seconds < best) best = seconds;
     }
     return best;
+}
+
+void limit_cpu(long seconds) {
+    const itimerval timer{{0, 0}, {seconds, 0}};
+    setitimer(ITIMER_PROF, &timer, nullptr);
 }
 
 }  // namespace
@@ -154,14 +161,14 @@ int main(int count, char** words) {
 
     const long calls = std::atol(words[3]);
     const double fork = cold ? empty_region_seconds() : 0.0;
-    alarm(static_cast<unsigned>(std::atol(words[4])));
+    limit_cpu(std::atol(words[4]));
     counting = true;
     for (long call = 0; call < calls; ++call) {
         if (cold) flush(blocks);
         if (!empty) solve(args.data(), scratch);
     }
     counting = false;
-    alarm(0);
+    limit_cpu(0);
     std::printf("\nreplay regions %ld fork %.9f\n", regions, fork);
     std::fflush(stdout);
     _exit(0);

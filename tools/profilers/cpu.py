@@ -28,7 +28,7 @@ from tools.worker import WorkerFailed
 if TYPE_CHECKING:
     from tools.judge import Judge
 
-TIMING_SECONDS: Final = 1.0
+TIMING_SECONDS: Final = 0.6
 SAMPLES: Final = (3, 25)
 """Fewest and most timed calls."""
 
@@ -101,7 +101,7 @@ def _built(judge: Judge, kernel: Kernel, variant: Variant) -> Build:
 
 
 def _time(judge: Judge, build: Build, index: int) -> Timed:
-    """Call the kernel on one content with cold caches for about a second."""
+    """Call the kernel on one content with cold caches for a moment."""
     try:
         with device_lock(), judge.runner(build) as runner:
             content = judge.content.fresh(index)

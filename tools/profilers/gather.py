@@ -16,16 +16,18 @@ from tools.profilers import perf, sampling, valgrind
 from tools.profilers.replay import Replay, count_regions
 from tools.records import Kernel, Metric, SourceLine
 from tools.targets.base import Build
+from tools.toolchain import find_compiler
 
-COUNTING_SECONDS: Final = 1.0
+COUNTING_SECONDS: Final = 0.5
 """Wall time that the calls under perf should take together."""
 MOST_CALLS: Final = 2000
-SIMULATED_SECONDS: Final = 10
-"""Wall time after which valgrind's run is cut off."""
+SIMULATED_SECONDS: Final = 8
+"""CPU time after which valgrind's run is cut off."""
 PATIENCE: Final = 60
 """Seconds after which an instrument is given up."""
-AVX512_NOTE: Final = (
-    "without AVX-512, which valgrind cannot run, so vector loops may count up to twice the instructions"
+NARROW: Final = (
+    ", in a build for AVX2 since valgrind cannot run AVX-512: vector loops may count twice the instructions, and large "
+    "register blocks may spill"
 )
 
 
@@ -135,10 +137,9 @@ def _simulate(subject: Subject, findings: Findings) -> None:
     findings.metrics += metrics
     reason = "there was nothing to count" if full.complete else "the simulated call was cut off"
     findings.missing.update(dict.fromkeys(missing, reason))
+    note = NARROW if "avx512f" in find_compiler().cpu.split() else ""
     extent = "one call" if full.complete else f"the first {SIMULATED_SECONDS} s of simulation of one call"
-    findings.evidence.append(
-        f"instruction and cache figures are simulated by valgrind: {extent}, one thread, {AVX512_NOTE}"
-    )
+    findings.evidence.append(f"instruction and cache figures are simulated by valgrind: {extent}, one thread{note}")
     findings.hot_lines = _joined(findings.hot_lines, valgrind.hot_lines(full.result, subject.kernel.files))
 
 

@@ -34,7 +34,7 @@ class Replay:
     sandbox: Sandbox
 
     def program(self, library: Path, calls: int, limit: int, *modes: str) -> list[str]:
-        """The bare command: `calls` calls of the kernel in `library`, ended by SIGALRM after `limit` seconds."""
+        """The bare command: `calls` calls of the kernel in `library`, ended by SIGPROF after `limit` CPU seconds."""
         return [str(native_binary("replay", FLAGS)), str(library), str(self.plan), str(calls), str(limit), *modes]
 
     def confined(self, command: Sequence[str], library: Path, instrument: bool = False) -> list[str]:
@@ -99,7 +99,7 @@ class Regions:
 def count_regions(replay: Replay, library: Path, timeout: int) -> Regions:
     """Run the kernel natively once. InfrastructureError when it does not end well within `timeout` seconds."""
     command = replay.confined(replay.program(library, 1, timeout, "flush"), library)
-    said = _SAID.findall(checked(run_command(command, timeout=timeout + 5, env=replay.environment())).stdout)
+    said = _SAID.findall(checked(run_command(command, timeout=timeout, env=replay.environment())).stdout)
     if not said:
         raise InfrastructureError("the kernel ended before the profiler could count its parallel regions")
     return Regions(int(said[-1][0]), float(said[-1][1]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -22,7 +23,6 @@ Counts = dict[str, int]
 """Cachegrind's event (Ir, Dr, D1mr, DLmr, Dw, D1mw, DLmw, Bc, Bcm, Bi, Bim…) to its count."""
 
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
-SIGALRM: Final = 14
 HOT_LINES: Final = 12
 HOT_SHARE: Final = 0.01
 """Lines with a smaller share of the instructions are not worth a mention."""
@@ -113,7 +113,7 @@ def simulate(argv: Sequence[str], output: Path, timeout: float, env: Mapping[str
     InfrastructureError when valgrind failed, with the last thing it said.
     """
     done = run_command(argv, timeout=timeout, env=env)
-    cut = done.signal == SIGALRM or done.exit_code == 128 + SIGALRM
+    cut = done.signal == signal.SIGPROF or done.exit_code == 128 + signal.SIGPROF
     if not cut:
         checked(done)
     try:

@@ -62,7 +62,10 @@ REASONS: Final[tuple[tuple[str, str], ...]] = (
         "an operation without a vector form on this instruction set or under strict floating-point rules",
     ),
     ("unexpected pattern", "a value carried from one iteration to the next in a form that is no plain reduction"),
-    ("unsupported data-type|no vectype", "a data type or conversion without a vector form"),
+    (
+        "unsupported data-type|no vectype",
+        "no vector form of its data was found (unrolled code with accumulators of its own says so, too)",
+    ),
 )
 OUTER: Final = "multiple nested loops"
 """Said of every loop around another one: not worth a line."""
@@ -123,12 +126,34 @@ def _explain(messages: Sequence[str]) -> str:
 def _source_lines(
     done: Mapping[tuple[str, int], str], failed: Mapping[tuple[str, int], str], files: Mapping[str, str]
 ) -> tuple[SourceLine, ...]:
-    notes = {place: note for place, note in failed.items() if note != OUTER} | dict(done)
+    loops = {*done, *failed}
+    inner = {place: note for place, note in failed.items() if note != OUTER and not _holds_a_loop(place, loops, files)}
+    notes = inner | dict(done)
     lines = [
         SourceLine(file=name, line=number, text=_text(files[name], number), note=notes[name, number])
         for name, number in sorted(notes)
     ]
     return tuple(line for line in lines if not line.text.startswith("#"))[:LINES]
+
+
+def _holds_a_loop(place: tuple[str, int], loops: set[tuple[str, int]], files: Mapping[str, str]) -> bool:
+    """Whether another reported loop lies within this one, told by the indentation of the source."""
+    name, number = place
+    lines = files[name].splitlines()
+    if not 0 < number <= len(lines):
+        return False
+    for below in range(number + 1, len(lines) + 1):
+        text = lines[below - 1]
+        if text.strip() and not text.lstrip().startswith("#") and _indent(text) <= _indent(lines[number - 1]):
+            return False
+        if (name, below) in loops:
+            return True
+    return False
+
+
+def _indent(line: str) -> int:
+    expanded = line.expandtabs(4)
+    return len(expanded) - len(expanded.lstrip())
 
 
 def _text(text: str, number: int) -> str:
