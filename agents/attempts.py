@@ -58,6 +58,12 @@ class Attempts:
         best = self._run.best()
         return None if best is None else self._run.attempt(best)
 
+    @property
+    def standing(self) -> str | None:
+        """The attempt to go on from: the best, or the first while none was accepted."""
+        best = self._run.best()
+        return "a0" if best is None and self.count else best
+
     def find(self, attempt_id: str) -> Attempt:
         """The attempt of that id; KernelError when there is none."""
         for attempt in self._run.attempts():

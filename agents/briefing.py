@@ -45,12 +45,8 @@ def for_planner(
         best=best,
         parallel=context.settings.parallel,
     )
-    sections = [
-        _ledger(attempts),
-        *_in_full(context, "Best kernel", best),
-        *_recent(context, attempts),
-        Section("ask", ask, keep=9),
-    ]
+    kernel = _in_full(context, "Best kernel", best) or _in_full(context, "Starting kernel", next(iter(attempts), None))
+    sections = [_ledger(attempts), *kernel, *_recent(context, attempts), Section("ask", ask, keep=9)]
     return _messages(context, "planner", sections, budget)
 
 

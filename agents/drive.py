@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
-import aiosqlite
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
-from langgraph.types import Command, StateSnapshot
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from agents.attempts import Attempts
+from agents.checkpoints import checkpointer, where_to_go_on
 from agents.context import Context
 from agents.events import Journal, OnEvent
 from agents.graph import build_graph
@@ -28,7 +23,7 @@ from agents.limits import Clock, StopReason
 from agents.models.base import ChatModel, ModelUnavailable
 from agents.models.registry import resolve
 from agents.settings import Role, RunSettings
-from agents.state import NOTHING_SPENT, Begin, State
+from agents.state import NOTHING_SPENT, State
 from memory.files import RunFolderError
 from memory.runs import RunFolder
 from tools.errors import InfrastructureError, KernelError, WarpsmithError
@@ -75,7 +70,7 @@ class Control:
         self._cut: Callable[[], object] | None = None
 
     def stop(self, reason: StopReason = "user", grace: float = 2.0) -> None:
-        """Ends the run at the next step, or after `grace` seconds in the middle of one. A second call cuts it at once."""
+        """Ends the run at the next step, or `grace` seconds later in the middle of one; a second call cuts it at once."""
         again, self.reason = self.reason is not None, self.reason or reason
         self.steps.request_drain(reason)
         if self._cut is not None:
@@ -158,7 +153,7 @@ class _Drive:
 
     async def _work(self) -> StopReason:
         """Open the task and run the graph to its end."""
-        async with _checkpointer(self.run) as saver:
+        async with checkpointer(self.run) as saver:
             graph = build_graph(saver)
             config: RunnableConfig = {
                 "configurable": {"thread_id": self.run.id},
@@ -172,7 +167,7 @@ class _Drive:
             alarm = self._end_by_wall_time()
             try:
                 async for state in graph.astream(
-                    _where_to_go_on(snapshot),
+                    where_to_go_on(snapshot),
                     config,
                     context=context,
                     stream_mode="values",
@@ -265,29 +260,6 @@ class _Drive:
             elapsed=outcome.elapsed,
         )
         return outcome
-
-
-def _where_to_go_on(snapshot: StateSnapshot) -> Begin | Command[str] | None:
-    """The graph's input: a beginning, nothing after an interruption, and a new plan after an end."""
-    if not snapshot.values and not snapshot.tasks:
-        return Begin(iteration=0)
-    if snapshot.values.get("stop") and not snapshot.tasks:
-        return Command(update={"stop": None}, goto="plan")
-    return None
-
-
-@asynccontextmanager
-async def _checkpointer(run: RunFolder) -> AsyncIterator[AsyncSqliteSaver]:
-    """Checkpoints in `state.sqlite` that hold plain values only: no type of any module is ever rebuilt from them."""
-    path = run.path / "state.sqlite"
-    try:
-        async with aiosqlite.connect(path) as connection:
-            await connection.execute("PRAGMA synchronous=NORMAL")
-            yield AsyncSqliteSaver(connection, serde=JsonPlusSerializer(allowed_msgpack_modules=()))
-    except sqlite3.OperationalError as error:
-        raise RunFolderError(
-            f"can't write {path}: {error}", "Check that the disk is neither full nor read-only."
-        ) from error
 
 
 def _models(task: TaskSource, settings: RunSettings) -> dict[Role, ChatModel]:

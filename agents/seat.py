@@ -28,11 +28,10 @@ class Seat:
 
     @property
     def parent(self) -> str | None:
-        """The attempt that the hypothesis starts from, or else the best."""
+        """The attempt that the hypothesis starts from; else the best, or the first while none was accepted."""
         if self.hypothesis is not None and self.hypothesis.parent is not None:
             return self.hypothesis.parent
-        best = self.context.attempts.best()
-        return None if best is None else best.id
+        return self.context.attempts.standing
 
 
 class Edit(BaseModel):

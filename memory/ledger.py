@@ -21,7 +21,7 @@ _NOTE_LENGTH = 100
 _CHANGE_LENGTH = 120
 _LINE = re.compile(
     r"^(?P<attempt>a\d+) \| (?P<parent>a\d+|-) \| (?P<change>[^|]*) \| (?P<outcome>\w+) "
-    r"\| (?:(?P<ms>[\d.e+-]+) ms|-) \| (?:(?P<percent>[\d.]+)%|-) \|(?P<note>[^|]*)$",
+    r"\| (?:(?P<ms>[\d.e+-]+) ms|-) \| (?:(?P<percent>[\d.e+-]+)%|-) \|(?P<note>[^|]*)$",
     re.MULTILINE,
 )
 

@@ -52,6 +52,8 @@ class StubExecutor:
 
     def __init__(self, seconds_of: Callable[[Kernel], float | None]) -> None:
         self.seconds_of = seconds_of
+        self.first_seconds_of = seconds_of
+        """Asked for the candidate of an evaluation; `seconds_of` for the incumbent and for everything else."""
         self.judged: list[str] = []
         self.profiled: list[str] = []
         self.hang = False
@@ -87,7 +89,7 @@ class StubExecutor:
         self.judged.append(kernel.id)
         if self.hang:
             await asyncio.Event().wait()
-        seconds = self.seconds_of(kernel)
+        seconds = self.first_seconds_of(kernel)
         if seconds is None:
             stage = StageReport(stage="correct", passed=False, seconds=0.0)
             return Rejected(

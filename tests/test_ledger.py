@@ -14,7 +14,7 @@ ENTRIES = st.builds(
     change=WORDS,
     outcome=st.sampled_from(["kept", "same", "slower", "rejected", "unjudged"]),
     seconds=st.none() | st.floats(1e-7, 1e3),
-    share_of_limit=st.none() | st.floats(1e-4, 1.2),
+    share_of_limit=st.none() | st.floats(1e-7, 1e4),
     note=WORDS,
 )
 

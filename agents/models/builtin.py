@@ -1,4 +1,4 @@
-"""`builtin:autotune`: a model without a network that plays all three roles by tuning what the best kernel declares.
+"""`builtin:autotune`: a model without a network that plays all three roles by tuning what a kernel declares.
 
 It reads the same prompts and calls the same tools as any other model, and it is the baseline that every other must
 beat. As planner it asks Optuna for the next values of the declared tunables and compiler flags, as coder it has them
