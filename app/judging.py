@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from rich.markup import escape
 
 from app.exits import DONE, FAILED, REJECTED
 from app.inputs import kernel_at, task_at
-from app.quantities import amount, percent
+from app.quantities import figure, percent
 from app.terminal import console_for, plain_table, print_verdict
-from tools.executor import LocalExecutor
+from tools.executor import LocalExecutor, Progress
 from tools.records import Kernel, Profile, Verdict
 from tools.task import TaskSource
 
@@ -44,8 +44,8 @@ class Judged:
 
 def check_kernel(judged: Judged, as_json: bool) -> int:
     """Run the gauntlet and print the verdict; the exit code says accepted, rejected or not judged."""
-    with _waiting("judging"):
-        verdict = asyncio.run(_evaluate(judged))
+    with _waiting("judging") as tell:
+        verdict = asyncio.run(_evaluate(judged, tell))
     if as_json:
         print(verdict.model_dump_json())
     else:
@@ -55,8 +55,8 @@ def check_kernel(judged: Judged, as_json: bool) -> int:
 
 def profile_kernel(judged: Judged, workload: str | None, as_json: bool) -> int:
     """Profile one workload and print what was found."""
-    with _waiting("profiling"):
-        profile = asyncio.run(_profile(judged, workload))
+    with _waiting("profiling") as tell:
+        profile = asyncio.run(_profile(judged, workload, tell))
     if as_json:
         print(profile.model_dump_json())
     else:
@@ -71,9 +71,9 @@ def print_profile(console: Console, profile: Profile) -> None:
         console.print(f"  {escape(text)}", highlight=False)
     if profile.metrics:
         console.print()
-        table = plain_table("metric", "value", "from", numeric=("value",))
+        table = plain_table("metric", "value", "", "from", numeric=("value",))
         for metric in profile.metrics:
-            table.add_row(escape(metric.name), amount(metric.value, escape(metric.unit)), metric.source)
+            table.add_row(escape(metric.name), figure(metric.value), escape(metric.unit), metric.source)
         console.print(table)
     for title, lines in (("hot lines", profile.hot_lines), ("vectorisation", profile.vectorization)):
         if lines:
@@ -87,27 +87,35 @@ def print_profile(console: Console, profile: Profile) -> None:
                     percent(item.share),
                 )
             console.print(table)
-    if profile.missing:
-        console.print(f"\nnot measured: {escape(', '.join(profile.missing))}", highlight=False)
+    for text in by_reason(profile.missing):
+        console.print(f"not measured: {escape(text)}", highlight=False)
 
 
-async def _evaluate(judged: Judged) -> Verdict:
-    executor = LocalExecutor()
-    try:
+def by_reason(missing: Sequence[str]) -> list[str]:
+    """`name (reason)` entries, those with one reason joined: `a, b (reason)`."""
+    names: dict[str, list[str]] = {}
+    for entry in missing:
+        name, _, reason = entry.partition(" (")
+        names.setdefault(reason, []).append(name)
+    return [", ".join(group) + (f" ({reason}" if reason else "") for reason, group in names.items()]
+
+
+async def _evaluate(judged: Judged, tell: Progress) -> Verdict:
+    async with LocalExecutor(tell) as executor:
         return await executor.evaluate(judged.task, judged.kernel)
-    finally:
-        await executor.close()
 
 
-async def _profile(judged: Judged, workload: str | None) -> Profile:
-    executor = LocalExecutor()
-    try:
+async def _profile(judged: Judged, workload: str | None, tell: Progress) -> Profile:
+    async with LocalExecutor(tell) as executor:
         return await executor.profile(judged.task, judged.kernel, workload)
-    finally:
-        await executor.close()
 
 
-def _waiting(what: str) -> AbstractContextManager[object]:
-    """A spinner on standard error while a person waits; nothing when that is no terminal."""
+@contextmanager
+def _waiting(what: str) -> Iterator[Progress]:
+    """A spinner on standard error that names the stage; nothing when that is no terminal."""
     console = Console(stderr=True)
-    return console.status(what) if console.is_terminal else nullcontext()
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status(what) as status:
+        yield lambda stage: status.update(f"{what}: {escape(stage)}")

@@ -60,6 +60,14 @@ def tally(counts: dict[str, int], order: Sequence[str] = ()) -> str:
     return ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in names if counts[name])
 
 
+def figure(value: float) -> str:
+    """A number to four significant digits, large ones with a decimal prefix: `2.910 M`, `0.06257`."""
+    if abs(value) < 1e4:
+        return f"{value:.4g}"
+    factor, prefix = next(pair for pair in _PREFIXES if abs(value) >= pair[0])
+    return f"{_digits(value / factor)} {prefix}"
+
+
 def short(value: float, unit: str) -> str:
     """A round figure for an axis, with a decimal prefix: `500 µs`, `20 G`."""
     scales = ((1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))

@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from app import quantities
+from app.judging import by_reason
 from app.plots import Level, Mark, Point, Spot, progress, roofline
 from app.summary import Summary, read_verdict, summarize
 from memory.files import write_atomically
@@ -22,7 +23,7 @@ from tools.records import Accepted, Kernel, Profile, StageReport, TaskFacts, Ver
 
 TEMPLATES = Path(__file__).parent / "templates"
 REPORT_NAME = "report.html"
-_DETAIL_LENGTH = 160
+_DETAIL_LENGTH = 240
 
 
 class DiffLine(BaseModel):
@@ -92,6 +93,7 @@ def page_fields(run: RunFolder) -> dict[str, object]:
         "stages": _stage_rows(verdict),
         "worst_error": verdict.worst_error if isinstance(verdict, Accepted) else None,
         "profile": Profile.model_validate(profile) if profile is not None else None,
+        "missing": by_reason(Profile.model_validate(profile).missing) if profile is not None else [],
         "hardware": hardware_rows(facts),
         "command": command(run),
         "config": run.config(),
@@ -223,19 +225,21 @@ def _stage_rows(verdict: Verdict | None) -> list[StageRow]:
 
 
 def _stage_row(stage: StageReport) -> StageRow:
-    details = [f"{name.replace('_', ' ')}: {_short(value)}" for name, value in stage.details.items()]
+    details = [f"{name.replace('_', ' ')}: {_short(value, name)}" for name, value in stage.details.items()]
     if stage.command:
         details.insert(0, shlex.join(stage.command))
     return StageRow(stage=stage.stage, passed=stage.passed, seconds=stage.seconds, details=tuple(details))
 
 
-def _short(value: JsonValue) -> str:
+def _short(value: JsonValue, name: str = "") -> str:
     if isinstance(value, list):
         text = ", ".join(_short(item) for item in value)
     elif isinstance(value, dict):
-        text = ", ".join(f"{key} {_short(item)}" for key, item in value.items())
+        text = ", ".join(f"{key.replace('_', ' ')} {_short(item, key)}" for key, item in value.items())
+    elif isinstance(value, float):
+        text = quantities.duration(value) if name.endswith("seconds") else f"{value:.4g}"
     else:
-        text = f"{value:.4g}" if isinstance(value, float) else str(value)
+        text = str(value)
     return text if len(text) <= _DETAIL_LENGTH else text[: _DETAIL_LENGTH - 1] + "…"
 
 

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from app import plots, quantities
+from app.judging import by_reason
 from app.report import command, render, setting_changes, source_diff, write_report
 from app.summary import summarize
 from memory.files import RunFolderError
@@ -153,7 +154,12 @@ def test_durations(seconds: float | None, text: str) -> None:
     assert quantities.duration(seconds) == text
 
 
+def test_figures_that_share_a_reason_for_missing_are_joined() -> None:
+    assert by_reason(("ipc (no counters)", "cycles (no counters)", "gpu")) == ["ipc, cycles (no counters)", "gpu"]
+
+
 def test_other_quantities() -> None:
+    assert [quantities.figure(v) for v in (0.0, 0.0625718, 512, 2910000)] == ["0", "0.06257", "512", "2.910 M"]
     assert [quantities.span(s) for s in (None, 0.4, 65, 7505)] == ["-", "0 s", "1 min 05 s", "2 h 05 min"]
     assert [quantities.percent(s) for s in (None, 0.034, 0.416)] == ["-", "3.4 %", "42 %"]
     assert quantities.amount(2.41e10, "B/s") == "24.1 GB/s"
