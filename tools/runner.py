@@ -1,15 +1,16 @@
 """One kernel in one worker as the judge drives it: poison, flush, call, freeze, look.
 
-Order matters. The worker is stopped while new content is written, so that no thread of its own can start on it before
-the clock does; the round trip is measured before that. It is stopped again the moment it answers, so that what the
-judge then reads is what was there when the clock stopped.
+Order matters. The worker is stopped while new content is written and until the clock has started, so that no thread of
+its own can work on it before. It is stopped again the moment it answers, so that what the judge then reads is what was
+there when the clock stopped. The round trip is measured with a worker of the judge's own: a kernel could answer empty
+requests late to have more time forgiven.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -72,8 +73,17 @@ class Contestant(Protocol):
 class Runner:
     """Drives one worker, which it owns (context manager). `call` may raise WorkerFailed."""
 
-    def __init__(self, worker: Worker, buffers: Sequence[WorkloadBuffers], timeouts: Sequence[float]) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        buffers: Sequence[WorkloadBuffers],
+        timeouts: Sequence[float],
+        round_trip: Callable[[], float],
+    ) -> None:
+        """`round_trip` measures one empty request to a worker that can be trusted, in seconds."""
+        worker.pause()
         self.worker = worker
+        self._round_trip = round_trip
         self._buffers = buffers
         self._timeouts = timeouts
         self._readings: dict[int, list[Reading]] = {}
@@ -90,7 +100,7 @@ class Runner:
         self.worker.close()
 
     def call(self, content: Content) -> None:
-        self._round_trips.append(self.worker.ping().outer)
+        self._round_trips.append(self._round_trip())
         self.worker.pause()
         reading = self._call_parked(content)
         self._readings.setdefault(content.workload, []).append(reading)
@@ -160,9 +170,8 @@ class Runner:
         return content.check(self._live(content.workload)).ok
 
     def _live(self, workload: int) -> dict[str, NDArray[Any]]:
-        """The outputs as they are; bools as bytes, since a kernel may have left any byte there."""
-        outputs = self.worker.outputs[workload].outputs
-        return {name: value.view(np.uint8) if value.dtype == np.bool_ else value for name, value in outputs.items()}
+        """The outputs as they are now, while the worker is paused."""
+        return dict(self.worker.outputs[workload].outputs)
 
 
 class Rival(Runner):

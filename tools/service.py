@@ -23,7 +23,7 @@ import signal
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 import psutil
@@ -39,7 +39,7 @@ VERSION = 1
 OPEN_JUDGES = 3
 """Tasks that stay open; the one used longest ago is closed for a new one."""
 MEMORY_SHARE = 0.9
-"""Fraction of the memory available at the start that the task's own code may take."""
+"""Fraction of the available memory that the task's own code may take."""
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 Request = dict[str, Any]
@@ -91,7 +91,8 @@ class Service:
         if judge is None:
             while len(self._judges) >= OPEN_JUDGES:
                 self._judges.popitem(last=False)[1].close()
-            judge = open_task(source, progress=progress)
+            with _bounded_memory():
+                judge = open_task(source, progress=progress)
             self._judges[source.id] = judge
         self._judges.move_to_end(source.id)
         judge.progress = progress
@@ -156,12 +157,21 @@ def _take_channel() -> tuple[IO[str], IO[str]]:
     return lines, answers
 
 
-def _bound_memory() -> None:
-    """Let an allocation without end fail as a MemoryError here, before the machine runs out."""
-    available = int(MEMORY_SHARE * psutil.virtual_memory().available)
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if hard == resource.RLIM_INFINITY or available < hard:
-        resource.setrlimit(resource.RLIMIT_DATA, (available, hard))
+@contextlib.contextmanager
+def _bounded_memory() -> Iterator[None]:
+    """Let an allocation without end fail as a MemoryError here, before the machine runs out.
+
+    Only while a task is opened: the limit is inherited, and AddressSanitizer's workers can't live with it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    used = psutil.Process().memory_info().rss
+    allowed = used + int(MEMORY_SHARE * psutil.virtual_memory().available)
+    if soft == resource.RLIM_INFINITY or allowed < soft:
+        resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def main() -> None:
@@ -172,7 +182,6 @@ def main() -> None:
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     lines, answers = _take_channel()
-    _bound_memory()
     requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
     cancelled: set[str] = set()
     threading.Thread(target=_read_requests, args=(lines, requests, cancelled), daemon=True).start()

@@ -93,18 +93,31 @@ def _sign_flip_chance(shares: Sequence[float], logs: Sequence[NDArray[np.float64
         signs = 1.0 - 2.0 * ((np.arange(2**count)[:, None] >> np.arange(count)) & 1)
     else:
         signs = rng.choice(np.array([-1.0, 1.0]), size=(RESAMPLES, count))
-    weighted = np.concatenate(
-        [share / values.size * _clipped(values) for share, values in zip(shares, logs, strict=True)]
-    )
-    flipped = signs @ weighted
-    observed = abs(float(weighted.sum()))
-    extreme = int(np.count_nonzero(flipped >= observed - 1e-12))
+    clipped = np.concatenate([_clipped(values) for values in logs])
+    sizes = [values.size for values in logs]
+    observed = abs(float(_studentized(clipped[None, :], shares, sizes)[0]))
+    flipped = _studentized(signs * clipped, shares, sizes)
+    extreme = int(np.count_nonzero(flipped >= observed * (1 - 1e-9)))
     return extreme / len(signs) if count <= EXACT_PAIRS else (extreme + 1) / (len(signs) + 1)
 
 
+def _studentized(rows: NDArray[np.float64], shares: Sequence[float], sizes: Sequence[int]) -> NDArray[np.float64]:
+    """Weighted mean over its own standard error, for each row of pairs. Workloads that differ from each other do not
+    count as noise."""
+    centre, variance, start = np.zeros(len(rows)), np.full(len(rows), 1e-30), 0
+    for share, size in zip(shares, sizes, strict=True):
+        part = rows[:, start : start + size]
+        centre += share * part.mean(axis=1)
+        variance += share**2 * part.var(axis=1) / size
+        start += size
+    result: NDArray[np.float64] = centre / np.sqrt(variance)
+    return result
+
+
 def _clipped(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values with their magnitude bounded by three times the median magnitude, so that no outlier decides alone."""
-    bound = 3 * float(np.median(np.abs(values)))
+    """Values with their magnitude bounded by one and a half median magnitudes, so that no outlier decides alone (and
+    symmetric about 0, so that the sign-flip test stays exact)."""
+    bound = 1.5 * float(np.median(np.abs(values)))
     return np.clip(values, -bound, bound)
 
 

@@ -1,11 +1,12 @@
 // The judge's own measuring instruments, a shared object called through ctypes by trusted processes only:
-// cache flush, peak bandwidth, peak multiply-add rate. Sizes are bytes, rates per second.
+// cache flush, peak bandwidth, peak multiply-add rate, and a fast look at an output's errors. Sizes are bytes, rates per second.
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <ctime>
+#include <limits>
 #include <omp.h>
 #include <sched.h>
 #if defined(__x86_64__)
@@ -209,7 +210,47 @@ double peak_rate(double seconds) {
     return best;
 }
 
+// Largest |actual - oracle| / (floor x scale), where scale is the largest of |oracle|, the root mean square of the element's
+// slice of `length` elements (a short last slice repeats its last element) and `quiet` times that of the whole array.
+// Infinity where anything is not finite. One thread: a team would spin on into the next timing.
+template <typename Element>
+double share_of_floor(const Element* actual, const double* oracle, size_t count, size_t length, double floor, double quiet) {
+    double total = 0, worst = 0;
+#pragma omp simd reduction(+ : total)
+    for (size_t i = 0; i < count; ++i) total += oracle[i] * oracle[i];
+    const double least = quiet * std::sqrt(total / static_cast<double>(count));
+    if (!std::isfinite(least)) return std::numeric_limits<double>::infinity();
+    for (size_t begin = 0; begin < count; begin += length) {
+        const size_t end = std::min(count, begin + length);
+        double squares = 0;
+#pragma omp simd reduction(+ : squares)
+        for (size_t i = begin; i < end; ++i) squares += oracle[i] * oracle[i];
+        squares += static_cast<double>(begin + length - end) * oracle[end - 1] * oracle[end - 1];
+        const double rms = std::max(least, std::sqrt(squares / static_cast<double>(length)));
+        bool comparable = true;
+#pragma omp simd reduction(max : worst) reduction(&& : comparable)
+        for (size_t i = begin; i < end; ++i) {
+            const double error = std::fabs(static_cast<double>(actual[i]) - oracle[i]);
+            const double tolerance = floor * std::max(rms, std::fabs(oracle[i]));
+            comparable = comparable && error <= std::numeric_limits<double>::max();
+            worst = std::max(worst, error / (tolerance > 0 ? tolerance : std::numeric_limits<double>::min()));
+        }
+        if (!comparable) return std::numeric_limits<double>::infinity();
+    }
+    return worst;
+}
+
 }  // namespace
+
+// See share_of_floor: how much of the tolerance that is granted in any case an output uses.
+extern "C" double instrument_share_of_floor32(const float* actual, const double* oracle, size_t count, size_t length,
+                                              double floor, double quiet) {
+    return share_of_floor(actual, oracle, count, length, floor, quiet);
+}
+extern "C" double instrument_share_of_floor64(const double* actual, const double* oracle, size_t count, size_t length,
+                                              double floor, double quiet) {
+    return share_of_floor(actual, oracle, count, length, floor, quiet);
+}
 
 // Evict `bytes` at `address` from every cache of the machine (data that is shared with other processes too).
 extern "C" void instrument_flush(const void* address, size_t bytes) {
