@@ -6,6 +6,7 @@ Everything that a model, a kernel or a task wrote is escaped; the page has no sc
 from __future__ import annotations
 
 import difflib
+import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from app.plots import Level, Mark, Point, Spot, progress, roofline
 from app.summary import Summary, read_verdict, summarize
 from memory.files import write_atomically
 from memory.runs import Attempt, RunFolder
+from tools.contract import parse_tunables
+from tools.errors import KernelError
 from tools.records import Accepted, Kernel, Profile, StageReport, TaskFacts, Verdict
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -96,6 +99,7 @@ def page_fields(run: RunFolder) -> dict[str, object]:
         "missing": by_reason(Profile.model_validate(profile).missing) if profile is not None else [],
         "hardware": hardware_rows(facts),
         "command": command(run),
+        "check_command": check_command(run, summary.best) if summary.best else "",
         "config": run.config(),
     }
 
@@ -112,20 +116,41 @@ def command(run: RunFolder) -> str:
     return shlex.join(str(word) for word in words) if isinstance(words, list) else ""
 
 
+def check_command(run: RunFolder, attempt: str) -> str:
+    """The command line that judges one attempt again."""
+    config = run.config()
+    task = config.get("task")
+    overrides = task.get("overrides") if isinstance(task, dict) else None
+    values = overrides if isinstance(overrides, dict) else {}
+    settings = [word for name, value in values.items() for word in ("--set", f"{name}={json.dumps(value)}")]
+    return shlex.join(
+        ["warpsmith", "check", str(config.get("task_path", "TASK")), str(run.folder_of(attempt)), *settings]
+    )
+
+
 def setting_changes(start: Attempt | None, winner: Attempt | None) -> list[str]:
     """How the winner's build settings differ from the start's, one phrase each."""
     if start is None or winner is None:
         return []
     before, after = Kernel.model_validate(start.kernel), Kernel.model_validate(winner.kernel)
-    names = sorted(before.defines.keys() | after.defines.keys())
+    old, new = _tunables(before), _tunables(after)
     changes = [
-        f"{name}: {before.defines.get(name, 'default')} → {after.defines.get(name, 'default')}"
-        for name in names
-        if before.defines.get(name) != after.defines.get(name)
+        f"{name}: {old.get(name, 'unset')} → {new.get(name, 'unset')}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
     ]
     if before.flags != after.flags:
         changes.append(f"flags: {' '.join(before.flags) or 'default'} → {' '.join(after.flags) or 'default'}")
     return changes
+
+
+def _tunables(kernel: Kernel) -> dict[str, str]:
+    """The value in force of every tunable: what was set, else the source's own default."""
+    try:
+        declared = parse_tunables(kernel.files)
+    except KernelError:
+        declared = {}
+    return {name: values[0] for name, values in declared.items()} | kernel.defines
 
 
 def source_diff(

@@ -11,7 +11,7 @@ import pytest
 
 from app import plots, quantities
 from app.judging import by_reason
-from app.report import command, render, setting_changes, source_diff, write_report
+from app.report import check_command, command, render, setting_changes, source_diff, write_report
 from app.summary import summarize
 from memory.files import RunFolderError
 from tests.synthetic_run import make_run
@@ -110,11 +110,12 @@ def test_summary_takes_the_fresh_measurement_and_falls_back_on_the_attempts(tmp_
 def test_differences_between_start_and_winner_are_spelt_out(tmp_path: Path) -> None:
     run = make_run(tmp_path, attempts=8)
     start, later = run.attempt("a0"), run.attempt("a7")
-    assert setting_changes(start, later) == ["BLOCK: default → 32", "flags: default → -O3"]
+    assert setting_changes(start, later) == ["BLOCK: 16 → 32", "flags: default → -O3"]
     diff = source_diff(start, later)
     assert [line.text[0] for line in diff if line.kind in ("added", "removed")] == ["-", "+"]
     assert source_diff(start, start) == []
     assert command(run).startswith("warpsmith optimize")
+    assert check_command(run, "a7") == f"warpsmith check examples/softmax {run.folder_of('a7')}"
 
 
 @pytest.mark.parametrize("seconds", [[1e-3], [1e-3, 1e-3], [1e-7, 10.0], [5e-4, 4e-4, 4.5e-4]])
