@@ -1,0 +1,326 @@
+"""The judge's handle on a worker: one sandboxed native process that holds one kernel and nothing worth stealing.
+
+Not covered: what a kernel does to its own process. It may lie about the inner clock or answer early; the outer clock,
+`freeze_on_answer` and fresh content in every call are the defences, and they are the judge's to use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from tools.buffers import OutputBuffers, WorkloadBuffers
+from tools.errors import InfrastructureError
+from tools.process import descendants, end_tree, resident
+from tools.records import Reason
+from tools.sandbox import REFUSED, Sandbox, detect
+from tools.wire import (
+    MESSAGE_BYTES,
+    Kind,
+    Message,
+    WorkerFailed,
+    decode,
+    encode_plan,
+    encode_request,
+    explain,
+    explain_exit,
+    no_memory,
+)
+from tools.worker_limits import WorkerLimits, WorkerVariant, confinement, environment, program, resident_limit
+
+__all__ = ["Call", "Worker", "WorkerFailed", "WorkerLimits"]
+
+_WATCH_SECONDS = 0.02
+_KEPT_OUTPUT = 64 << 10
+
+
+class Call(NamedTuple):
+    """Seconds of one call by two clocks."""
+
+    inner: float
+    """By the worker's clock, around the kernel's entry alone (the worker may lie)."""
+    outer: float
+    """By the judge's clock, from the request to the answer (includes the round trip, see `Worker.ping`)."""
+
+
+class Worker:
+    """A started worker: library loaded, buffers mapped, every limit in force. Use as a context manager.
+
+    `outputs[i]` are this worker's output buffers of workload i; `pid` is its process as numbered out here. Must be
+    started from a thread that outlives it (its death signal is bound to the thread that started it).
+    """
+
+    def __init__(
+        self,
+        library: Path,
+        buffers: Sequence[WorkloadBuffers],
+        limits: WorkerLimits | None = None,
+        sandbox: Sandbox | None = None,
+        variant: WorkerVariant = "release",
+    ) -> None:
+        """Starts at once. WorkerFailed when the library does not load or breaks a rule while it does;
+        InfrastructureError when the worker itself can't be started."""
+        self._buffers = tuple(buffers)
+        self._limits = limits or WorkerLimits()
+        self._variant = variant
+        self._printed = bytearray()
+        self._printed_bytes = 0
+        self._paused = False
+        self._fds: list[int] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pidfd = -1
+        self.pid = 0
+        self.outputs = tuple(OutputBuffers(each) for each in buffers)
+        try:
+            self._start(library, sandbox or detect())
+        except BaseException:
+            self.close()
+            raise
+
+    def call(self, workload: int, timeout: float, freeze_on_answer: bool = False) -> Call:
+        """Run the kernel once on the current content. A paused worker is resumed, inside the outer clock.
+
+        With `freeze_on_answer` every thread is stopped the moment the answer arrives, before this returns; the
+        worker stays paused. WorkerFailed ends the worker.
+        """
+        if not 0 <= workload < len(self._buffers):
+            raise ValueError(f"there is no workload {workload}")
+        return self._ask(workload, timeout, freeze_on_answer)
+
+    def ping(self, timeout: float = 5.0) -> Call:
+        """An empty request: the round trip that `Call.outer` contains. Pause first, as before a call."""
+        return self._ask(-1, timeout, False)
+
+    def check(self) -> None:
+        """See what came since the last answer: WorkerFailed for a report, an answer too many, a flood or an end."""
+        for fd, _ in self._poll.poll(0):
+            if fd == self._output:
+                self._take_output()
+            else:
+                self._fail(self._next_failure())
+
+    def pause(self) -> None:
+        """Stop every thread and return when they are seen to be stopped."""
+        self._signal(signal.SIGSTOP)
+        self._paused = True
+        deadline = time.monotonic() + 5
+        while any(state not in "TtZX" for state in _thread_states(self.pid)):
+            if time.monotonic() > deadline:
+                self._fail(InfrastructureError("a worker can't be stopped"))
+
+    def resume(self) -> None:
+        """Let a paused worker go on."""
+        self._signal(signal.SIGCONT)
+        self._paused = False
+
+    def running(self) -> bool:
+        """Whether any thread is running or waits for a core."""
+        return "R" in _thread_states(self.pid)
+
+    def threads(self) -> int:
+        return len(_thread_states(self.pid))
+
+    def cpu_seconds(self) -> float:
+        """CPU time used so far by all its threads, from the kernel's own clock (nanosecond resolution)."""
+        return time.clock_gettime(~self.pid << 3 | 2)  # the kernel's number for the CPU clock of a process
+
+    def mapped_libraries(self) -> tuple[str, ...]:
+        """Base names of the files mapped executable into it now, without the worker itself."""
+        rows = (line.split(maxsplit=5) for line in Path(f"/proc/{self.pid}/maps").read_text().splitlines())
+        names = (Path(row[5]).name for row in rows if len(row) == 6 and "x" in row[1] and row[5].startswith("/"))
+        return tuple(name for name in dict.fromkeys(names) if not name.startswith("worker"))
+
+    def output_text(self) -> str:
+        """What it has printed so far, trimmed."""
+        return self._printed.decode(errors="replace")
+
+    def close(self) -> None:
+        """Kill it; returns when all its processes are seen to be gone."""
+        if self._process is not None:
+            end_tree(self._process)
+            self._process = None
+        for fd in self._fds:
+            os.close(fd)
+        self._fds.clear()
+        for output in self.outputs:
+            output.close()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------------------------------------------- start
+
+    def _start(self, library: Path, sandbox: Sandbox) -> None:
+        requests, self._requests = self._pipe()
+        self._answers, answers = self._pipe()
+        self._output, output = self._pipe()
+        arenas = [*(each.read_only_fd for each in self._buffers), *(each.fd for each in self.outputs)]
+        spans = [
+            span.bytes for arena in (self._buffers, self.outputs) for each in arena for span in each.spans.values()
+        ]
+        policy = confinement(self._variant, self._limits, library, spans)
+        argv = sandbox.wrap([str(program(self._variant)), str(requests), str(answers), str(library)], policy)
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment(self._variant, self._limits),
+                pass_fds=(requests, answers, *arenas),
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise InfrastructureError(f"the worker can't be started: {error.strerror}") from error
+        for fd in (requests, answers, output):
+            os.close(fd)
+            self._fds.remove(fd)
+        os.set_blocking(self._output, False)
+        self._ended = os.pidfd_open(self._process.pid)
+        self._fds.append(self._ended)
+        self._poll = select.poll()
+        for fd in (self._answers, self._output, self._ended):
+            self._poll.register(fd, select.POLLIN)
+        self._send(encode_plan(self._buffers, self.outputs))
+        message = self._await(self._limits.start_timeout)
+        if message.kind == Kind.NOT_CONFINED:
+            self._fail(InfrastructureError("the kernel refused the worker's seccomp rules", "Run `warpsmith doctor`."))
+        if message.kind != Kind.READY:
+            self._fail(explain(message, self._buffers, self._limits.memory, self._final_output()))
+        self.pid = [self._process.pid, *descendants(self._process.pid)][-1]
+        self._pidfd = os.pidfd_open(self.pid)
+        self._fds.append(self._pidfd)
+        with contextlib.suppress(OSError):  # should the machine run out of memory, the worker goes first
+            Path(f"/proc/{self.pid}/oom_score_adj").write_text("1000")
+
+    def _pipe(self) -> tuple[int, int]:
+        ends = os.pipe2(os.O_CLOEXEC)
+        self._fds += ends
+        return ends
+
+    # -------------------------------------------------------------------------------------------------------- talk
+
+    def _ask(self, workload: int, timeout: float, freeze: bool) -> Call:
+        if self._process is None:
+            raise InfrastructureError("the worker is closed")
+        self.check()
+        nonce = secrets.randbits(64)
+        request = encode_request(nonce, workload)
+        start = time.perf_counter_ns()
+        self._send(request)
+        if self._paused:  # inside the clock: no thread of the kernel's runs before the judge counts
+            self.resume()
+        message = self._await(timeout)
+        if freeze:
+            self.pause()
+        if message.kind != Kind.DONE or message.nonce != nonce:
+            self._fail(explain(message, self._buffers, self._limits.memory, self._final_output()))
+        return Call(message.value * 1e-9, (self._answered - start) * 1e-9)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            os.write(self._requests, data)
+        except BrokenPipeError:
+            self._fail(self._next_failure())
+
+    def _await(self, timeout: float) -> Message:
+        """The next message; `_answered` is when it was there. WorkerFailed when a limit is broken before it comes."""
+        deadline = time.monotonic() + timeout
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                self._fail(self._failure("timeout", f"did not return within {timeout:g} s"))
+            events = self._poll.poll(1000 * min(left, _WATCH_SECONDS))
+            self._answered = time.perf_counter_ns()
+            for fd, _ in events:
+                if fd == self._output:
+                    self._take_output()
+                elif fd == self._answers and (message := self._read_answer()) is not None:
+                    return message
+                else:
+                    self._fail(self._next_failure())
+            if not events:
+                self._watch()
+
+    def _read_answer(self) -> Message | None:
+        return decode(os.read(self._answers, MESSAGE_BYTES))
+
+    def _next_failure(self) -> WorkerFailed | InfrastructureError:
+        """Why the worker is about to be closed: what it reported, else how it ended."""
+        data = b""
+        if select.select([self._answers], [], [], 0)[0]:
+            data = os.read(self._answers, MESSAGE_BYTES)
+        output = self._final_output()
+        if data:
+            return explain(decode(data), self._buffers, self._limits.memory, output)
+        assert self._process is not None
+        try:
+            code = self._process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            return WorkerFailed("forged_answer", "closed its channel to the judge", output)
+        if self.pid == 0 and (code == REFUSED or output.startswith(("bwrap:", "jail:"))):
+            return InfrastructureError(
+                f"the worker's sandbox failed: {output.strip()[:300]}", "Run `warpsmith doctor`."
+            )
+        return explain_exit(code, self._limits.memory, output)
+
+    def _take_output(self) -> None:
+        try:
+            chunk = os.read(self._output, 1 << 16)
+        except BlockingIOError:
+            return
+        if not chunk:
+            self._poll.unregister(self._output)
+            return
+        self._printed_bytes += len(chunk)
+        self._printed += chunk[: _KEPT_OUTPUT - len(self._printed)]
+        if self._printed_bytes > self._limits.output:
+            self._fail(self._failure("output_flood", f"printed more than {self._limits.output} bytes"))
+
+    def _final_output(self) -> str:
+        with contextlib.suppress(OSError):
+            while len(self._printed) < _KEPT_OUTPUT and (chunk := os.read(self._output, 1 << 16)):
+                self._printed += chunk[: _KEPT_OUTPUT - len(self._printed)]
+        return self.output_text()
+
+    def _watch(self) -> None:
+        """End a worker that uses too much memory or too many threads."""
+        if self._process is None or self.pid == 0:
+            return
+        if resident(self.pid).private > resident_limit(self._variant, self._limits):
+            self._fail(no_memory(self._limits.memory, self._final_output()))
+        if self.threads() > self._limits.threads:
+            self._fail(self._failure("forbidden_syscall", f"started more than {self._limits.threads} threads"))
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):  # its end is seen at the next request
+            signal.pidfd_send_signal(self._pidfd, number)
+
+    def _failure(self, reason: Reason, message: str) -> WorkerFailed:
+        return WorkerFailed(reason, message, self._final_output())
+
+    def _fail(self, failure: WorkerFailed | InfrastructureError) -> NoReturn:
+        self.close()
+        raise failure
+
+
+def _thread_states(pid: int) -> list[str]:
+    """State letters of the threads of `pid`."""
+    states = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                states.append((task / "stat").read_text().rpartition(")")[2].split()[0])
+    return states
