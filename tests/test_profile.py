@@ -449,7 +449,8 @@ def consistent(profile: Profile) -> dict[str, float]:
     """Checks what holds for every profile; its metrics by name."""
     values = {figure.name: figure.value for figure in profile.metrics}
     assert len(values) == len(profile.metrics)
-    assert not {entry.split(" (")[0] for entry in profile.missing} & set(values)
+    missing = {name for entry in profile.missing for name in entry.partition(": ")[0].split(", ")}
+    assert not missing & set(values)
     assert values["seconds"] == profile.roofline.seconds > 0
     return values
 

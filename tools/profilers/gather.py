@@ -61,6 +61,14 @@ class Findings:
     regions: int | None = None
     fork_seconds: float | None = None
 
+    @property
+    def missing_lines(self) -> tuple[str, ...]:
+        """What is missing, one line a reason: `cycles, ipc: this machine gives no hardware counters`."""
+        reasons: dict[str, list[str]] = {}
+        for name, reason in self.missing.items():
+            reasons.setdefault(reason, []).append(name)
+        return tuple(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+
 
 def gather(subject: Subject) -> Findings:
     """Hardware counters where there are some, else valgrind's simulation; regions and hot lines in any case."""

@@ -85,7 +85,7 @@ def missing_reason() -> str | None:
     counts, _ = parse_stat(tried.stderr)
     if all(counts.get(name, 0.0) > 0 for name in NEEDED):
         return None
-    return "this machine gives no hardware counters (perf: not supported)"
+    return "this machine gives no hardware counters"
 
 
 def count(argv: Sequence[str], output: Path, timeout: float, env: Mapping[str, str]) -> Counts:

@@ -33,8 +33,8 @@ REASONS: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "control flow in loop",
-        "a branch or early exit in the loop body: turn it into a select, or split the loop (a math function that may "
-        "set errno counts as one: -fno-math-errno)",
+        "a branch, an early exit or an inlined loop in its body: turn the branch into a select, or split the loop (a "
+        "math function that may set errno counts as a branch: -fno-math-errno)",
     ),
     (
         "latch block not empty|contains function calls|clobbers memory|function calls or data references",
