@@ -48,7 +48,8 @@ class Reference:
         self._signatures = [self._probed_signature(index) for index in range(len(source.workloads))]
         with _as_shapes_fault():
             task_header(source.name, self._signatures)
-        self._smallest = min(range(len(self._signatures)), key=lambda index: _elements(self._signatures[index]))
+        self.smallest = min(range(len(self._signatures)), key=lambda index: _elements(self._signatures[index]))
+        """The workload with the fewest elements, for probing."""
         self._has_oracle, notes = self._probed_oracle()
         self.distributions: tuple[str, ...] = ("given",)
         """Usable distributions, "given" first; those under which the reference is not finite are left out and noted."""
@@ -171,12 +172,12 @@ class Reference:
 
     def _probed_oracle(self) -> tuple[bool, list[str]]:
         """Whether the reference runs in float64, and what to say about it."""
-        inputs = self._backend.given(self._smallest, 1)
+        inputs = self._backend.given(self.smallest, 1)
         if not any(isinstance(value, np.ndarray) and value.dtype in FLOATS for value in inputs.values()):
             return True, []
         try:
-            raw = self._backend.run64(self._smallest, inputs)
-            outputs = self._run64(self._smallest, inputs)
+            raw = self._backend.run64(self.smallest, inputs)
+            outputs = self._run64(self.smallest, inputs)
         except TaskError as error:
             if error.fault == "too_large":
                 raise
@@ -201,9 +202,9 @@ class Reference:
 
     def _finite_at(self, seed: int, distribution: str) -> bool:
         try:
-            inputs = self.draw(self._smallest, seed, distribution)
+            inputs = self.draw(self.smallest, seed, distribution)
             with np.errstate(all="ignore"):
-                outputs = [self.baseline(self._smallest, inputs), self.oracle(self._smallest, inputs) or {}]
+                outputs = [self.baseline(self.smallest, inputs), self.oracle(self.smallest, inputs) or {}]
         except TaskError as error:
             if error.fault == "too_large":
                 raise

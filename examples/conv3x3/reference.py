@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def inputs(rng, batch, channels, filters, height, width):
+def inputs(rng, *, batch, channels, filters, height, width):
     return {
         "images": rng.standard_normal((batch, channels, height, width), dtype=np.float32),
         "weights": rng.standard_normal((filters, channels, 3, 3), dtype=np.float32) / np.float32(3 * channels**0.5),
@@ -22,5 +22,5 @@ def reference(images, weights, bias):
     return out.reshape(images.shape[0], weights.shape[0], height, width)
 
 
-def flops(images, weights, bias):
+def flops(images, weights, **_):
     return 2.0 * 9 * images.size * weights.shape[0]

@@ -18,5 +18,5 @@ def reference(x, residual, weight, epsilon):
     return {"out": total * scale * weight, "total": total}
 
 
-def flops(x, residual, weight, epsilon):
+def flops(x, **_):
     return 5.0 * x.size

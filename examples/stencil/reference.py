@@ -18,5 +18,5 @@ def reference(grid, rate, steps):
     return now
 
 
-def flops(grid, rate, steps):
+def flops(grid, steps, **_):
     return 7.0 * steps * grid.size
