@@ -108,26 +108,20 @@ class Attempts:
             self._refuse_to_go_on_blind()
             return Judged(attempt, verdict, seconds, is_new=True)
 
-    async def measure_winner(self) -> tuple[Verdict | None, float]:
+    async def measure_winner(self) -> None:
         """Measures the best kernel afresh against the starting kernel; one that fails loses its place to the next best.
 
-        Returns the verdict on the best that stood, None when none did, and the seconds that it took.
+        What could not be judged keeps its place, without a final verdict.
         """
-        started = time.monotonic()
         while best := self.best():
             start = None if best.id == "a0" else self._incumbent_for_final()
             verdict = await self._executor.evaluate(self._task, self.kernel(best.id), start, final=True)
-            confirmed = verdict.status == "accepted" and (
-                verdict.comparison is None or verdict.comparison.decision == "faster"
-            )
             if verdict.status == "unjudged":
-                raise InfrastructureError(
-                    f"the winner could not be measured afresh: {verdict.message}", "Resume the run."
-                )
+                return
+            confirmed = outcome_of(verdict) == "kept"
             self._run.add_final(best.id, verdict.model_dump(mode="json"), confirmed)
             if confirmed:
-                return verdict, time.monotonic() - started
-        return None, time.monotonic() - started
+                return
 
     def _incumbent_for_final(self) -> Kernel | None:
         """The starting kernel, when it was accepted."""

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from agents import findings
 from agents.context import Context
+from agents.figures import rounded
 from agents.models.base import Message
 from agents.settings import Role
 from agents.state import Hypothesis
@@ -98,7 +99,11 @@ def _messages(context: Context, role: Role, sections: Sequence[Section], budget:
 
 def _system(role: Role, context: Context) -> str:
     return render(
-        f"{role}.md", task=context.task, facts=context.facts, entry_file=ENTRY_FILE[context.settings.language]
+        f"{role}.md",
+        task=context.task,
+        facts=context.facts,
+        hardware=rounded(context.facts.hardware),
+        entry_file=ENTRY_FILE[context.settings.language],
     )
 
 
@@ -159,6 +164,6 @@ def _detail(context: Context, attempt: Attempt) -> str:
         "attempt.md",
         attempt=attempt,
         hypothesis=attempt.hypothesis,
-        verdict=json.dumps(verdict, ensure_ascii=False),
+        verdict=json.dumps(rounded(verdict), ensure_ascii=False),
         diagnosis=context.run.diagnosis(attempt.id),
     )

@@ -70,7 +70,7 @@ class Control:
         self._cut: Callable[[], object] | None = None
 
     def stop(self, reason: StopReason = "user", grace: float = 2.0) -> None:
-        """Ends the run at the next step, or `grace` seconds later in the middle of one; a second call cuts it at once."""
+        """Ends the run at the next step, or `grace` seconds later in the middle of one; a second call cuts at once."""
         again, self.reason = self.reason is not None, self.reason or reason
         self.steps.request_drain(reason)
         if self._cut is not None:

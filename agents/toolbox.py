@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model
 
+from agents.figures import rounded
 from agents.models.base import ToolCall, ToolSpec
 from tools.errors import KernelError, WarpsmithError
 from tools.records import Kernel
@@ -116,7 +117,7 @@ class Toolbox:
             result = await tool.function(self._seat, **{name: getattr(arguments, name) for name in written})
         except EXPECTED as error:
             return _fault("refused", str(error))
-        text = json.dumps(result.value, ensure_ascii=False)
+        text = json.dumps(rounded(result.value), ensure_ascii=False)
         return Answer(text=text, device_seconds=result.device_seconds, kernel=result.kernel, ends_turn=tool.ends_turn)
 
 

@@ -6,7 +6,7 @@ The table is plain text with a fixed header, so that a model, a person and `pars
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal, TypeAlias, cast, get_args
 
 from pydantic import BaseModel, ConfigDict
@@ -71,17 +71,6 @@ def parse(text: str) -> list[LedgerEntry]:
             )
         )
     return entries
-
-
-def ancestry(entries: Sequence[LedgerEntry], attempt: str) -> list[LedgerEntry]:
-    """`attempt` and its parents, newest first; ends where a parent is not among `entries`."""
-    by_id = {entry.attempt: entry for entry in entries}
-    line: list[LedgerEntry] = []
-    step = by_id.get(attempt)
-    while step is not None and step not in line:
-        line.append(step)
-        step = by_id.get(step.parent) if step.parent is not None else None
-    return line
 
 
 def _line(entry: LedgerEntry) -> str:

@@ -410,7 +410,7 @@ async def test_every_reply_and_answer_is_in_the_transcript(stage: Stage) -> None
 async def test_a_turn_never_outgrows_the_window(stage: Stage) -> None:
     """A coder that reads a lot: its oldest answers are cut down, its newest stays whole."""
     model = ScriptedModel(
-        [*(calls("show", {"attempt": "a0"}, call=f"k{i}") for i in range(60)), judge(64), says("Done.")], window=40_000
+        [*(calls("show", {"attempt": "a0"}, call=f"k{i}") for i in range(60)), judge(64), says("Done.")], window=30_000
     )
     stage.script([proposal("x")], [], [reading("a1")])
     stage.models["coder"] = model
@@ -422,7 +422,7 @@ async def test_a_turn_never_outgrows_the_window(stage: Stage) -> None:
     )
     await optimize(TASK, settings, stage.run, stage.executor, stage.events.append)
     sizes = [sum(ByteBound().count(m.text) for m in heard) for heard in model.heard]
-    assert max(sizes) < 39_000 and sizes[5] > sizes[0]
+    assert max(sizes) < 29_000 and sizes[5] > sizes[0]
     answers = [m.text for m in model.heard[60] if m.speaker == "tool"]
     assert "result cut" in answers[0] and "result cut" not in answers[-1] and '"files"' in answers[-1]
     assert len(answers) == 60
@@ -460,3 +460,19 @@ async def test_a_starting_kernel_that_is_rejected_is_still_tuned(stage: Stage) -
     outcome = await stage.play("autotune", iterations=3)
     assert stage.run.attempt("a0").outcome == "rejected"
     assert outcome.best in ("a1", "a2", "a3") and outcome.rejections == {"wrong_result": 1}
+
+
+async def test_a_winner_that_can_not_be_measured_again_stays_the_best(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge_as_ever = stage.executor.evaluate
+
+    async def no_final(*arguments: Any, final: bool = False) -> Verdict:
+        if final:
+            return Unjudged(kernel=arguments[1].id, message="no free memory")
+        return await judge_as_ever(*arguments)
+
+    monkeypatch.setattr(stage.executor, "evaluate", no_final)
+    stage.script([proposal("x")], [judge(64), says("Done.")], [reading("a1")])
+    outcome = await stage.play()
+    assert (outcome.reason, outcome.best, outcome.final) == ("iterations", "a1", None)

@@ -46,12 +46,3 @@ def test_every_entry_is_one_line_that_can_be_read_back(entries: list[LedgerEntry
         assert (was.seconds is None) == (now.seconds is None)
         if was.seconds is not None and now.seconds is not None:
             assert abs(now.seconds / was.seconds - 1) < 1e-3
-
-
-def test_ancestry_follows_parents_and_survives_a_circle() -> None:
-    def entry(attempt: str, parent: str | None) -> LedgerEntry:
-        return LedgerEntry(attempt=attempt, parent=parent, change="", outcome="same")
-
-    line = ledger.ancestry([entry("a0", None), entry("a1", "a0"), entry("a2", "a1")], "a2")
-    assert [e.attempt for e in line] == ["a2", "a1", "a0"]
-    assert len(ledger.ancestry([entry("a1", "a2"), entry("a2", "a1")], "a1")) == 2

@@ -18,7 +18,7 @@ async def facts() -> TaskFacts:
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_a_role_is_told_task_machine_contract_and_judging(role: str) -> None:
-    text = render(f"{role}.md", task=TASK, facts=await facts(), entry_file="kernel.cpp")
+    text = render(f"{role}.md", task=TASK, facts=await facts(), hardware={"cpu": "stub"}, entry_file="kernel.cpp")
     for part in (
         f"You are the {role}",
         "# The task: stub",
@@ -32,8 +32,10 @@ async def test_a_role_is_told_task_machine_contract_and_judging(role: str) -> No
 
 
 async def test_the_fixed_prefix_is_the_same_byte_for_byte() -> None:
-    first = render("coder.md", task=TASK, facts=await facts(), entry_file="kernel.cpp")
-    assert first == render("coder.md", task=TASK, facts=await facts(), entry_file="kernel.cpp")
+    first = render("coder.md", task=TASK, facts=await facts(), hardware={"cpu": "stub"}, entry_file="kernel.cpp")
+    assert first == render(
+        "coder.md", task=TASK, facts=await facts(), hardware={"cpu": "stub"}, entry_file="kernel.cpp"
+    )
 
 
 def test_an_undefined_name_is_an_error() -> None:

@@ -152,16 +152,15 @@ def _normal(space: Space, assignment: Assignment) -> Assignment:
 
 
 def _family(entries: Sequence[LedgerEntry], attempt: str) -> list[LedgerEntry]:
-    """The attempts with the same source as `attempt`: times of other sources say nothing about its parameters."""
-    root = _root(entries, attempt)
-    return [entry for entry in entries if entry.outcome != "unjudged" and _root(entries, entry.attempt) == root]
+    """The attempts with the same source as `attempt`: times of other sources say nothing about its parameters.
 
-
-def _root(entries: Sequence[LedgerEntry], attempt: str) -> str:
-    """The ancestor in which the source of `attempt` was last edited."""
-    line = ledger.ancestry(entries, attempt)
-    edited = (entry.attempt for entry in line if entry.change.startswith("edited "))
-    return next(edited, line[-1].attempt if line else attempt)
+    A source is known by the attempt that last edited it; a parent stands above its children in the ledger.
+    """
+    source: dict[str, str] = {}
+    for entry in entries:
+        inherited = None if entry.change.startswith("edited ") else source.get(entry.parent or "")
+        source[entry.attempt] = inherited or entry.attempt
+    return [e for e in entries if e.outcome != "unjudged" and source[e.attempt] == source.get(attempt)]
 
 
 def _json_object(text: str) -> dict[str, JsonValue]:
