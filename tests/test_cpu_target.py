@@ -90,9 +90,9 @@ def test_a_library_is_a_plain_name(library: str) -> None:
 
 
 FORBIDDEN_FLAGS = (
-    ("-I/x", "-include", "-fplugin=x", "-wrapper", "-B/x", "@file", "-O3 -I/x", "-Wl,-rpath,/", "-Wa,x", "-Wp,-MD,x")
-    + ("-o", "-x", "-L/x", "-lm", "-DX", "-fdump-tree-all", "-specs=x", "-save-temps", "-fprofile-use=/x", "-dumpdir")
-    + ("-fsanitize=thread", "-fopenmp-targets=x", "-pipe", "-Wl", "-MD", "-Wall\n", "")
+    *("-I/x", "-include", "-fplugin=x", "-wrapper", "-B/x", "@file", "-O3 -I/x", "-Wl,-rpath,/", "-Wa,x", "-Wp,-MD,x"),
+    *("-o", "-x", "-L/x", "-lm", "-DX", "-fdump-tree-all", "-specs=x", "-save-temps", "-fprofile-use=/x", "-dumpdir"),
+    *("-fsanitize=thread", "-fopenmp-targets=x", "-pipe", "-Wl", "-MD", "-Wall\n", ""),
 )
 
 
@@ -105,7 +105,7 @@ def test_flags_outside_the_closed_set_are_refused(flag: str) -> None:
 @pytest.mark.parametrize(
     "settings", [{"defines": {"A B": "1"}}, {"defines": {"A": "1 -I/"}}, {"defines": {"A": '"x"'}}]
 )
-def test_defines_are_plain(settings: dict[str, object]) -> None:
+def test_defines_are_plain(settings: dict[str, Any]) -> None:
     with pytest.raises(KernelError):
         compiled(source(SCALE), **settings)
 
