@@ -112,13 +112,17 @@ def _as_bool(actual: NDArray[Any], expected: NDArray[Any]) -> NDArray[Any]:
 
 
 def _change_in_secret(inputs: Inputs) -> None:
-    """Change each array in place at secret places, within what the array already holds: floats shrink by a random
-    factor, other elements become a copy of another element of the same array (so that indices stay valid)."""
+    """Change each array in place, within what the array already holds: all elements move by a secret distance, so that
+    no remembered result can be patched up; then, at secret places, floats shrink by a random factor and other elements
+    become a copy of another element of the same array (so that indices stay valid). Sorted arrays are left alone."""
     rng = np.random.default_rng(secrets.randbits(64))
     for value in inputs.values():
         if not isinstance(value, np.ndarray) or value.size == 0 or not value.flags.writeable:
             continue
         flat = value.reshape(-1)
+        if flat.size > 1 and bool(np.all(flat[1:] >= flat[:-1])):  # sorted, perhaps for a reason: offsets, a grid
+            continue
+        flat[:] = np.roll(flat, int(rng.integers(flat.size)))
         places = rng.integers(0, flat.size, size=min(PATCHES, flat.size))
         if flat.dtype.kind in "iub":
             flat[places] = flat[rng.integers(0, flat.size, size=places.size)]

@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 
 CORRECT_SECONDS = 0.7
 """Budget of the checks that are not mandatory."""
-DETERMINISTIC_SECONDS = 0.2
-MOST_REPEATS = 12
+DETERMINISTIC_SECONDS = 0.25
+MOST_REPEATS = 24
 MEMORY_SAFE_SECONDS = 2.0
 QUIET_WINDOW = 0.01
-QUIET_SHARE = 0.25
-"""Fraction of one core that a worker may use while it waits for its next call."""
-QUIET_PATIENCE = 0.25
+QUIET_PATIENCE = 0.5
 """Seconds until it must be quiet: OpenMP's threads spin for some time after a parallel region."""
 CALLS_AFTER = 3
 CRASHES = ("crashed", "memory_error", "input_modified")
@@ -177,11 +175,11 @@ class Gauntlet:
             before, begin = runner.worker.cpu_seconds(), time.perf_counter()
             time.sleep(QUIET_WINDOW)
             used = (runner.worker.cpu_seconds() - before) / (time.perf_counter() - begin)
-            if used < QUIET_SHARE:
+            if used == 0 and not runner.worker.running():
                 break
             if time.monotonic() > deadline:
                 runner.worker.pause()
-                raise Failed("late_work", f"its threads work on after the call has returned ({used:.0%} of a core)")
+                raise Failed("late_work", f"its threads work on after the call has returned ({used:.1%} of a core)")
         runner.worker.check()
         runner.worker.pause()
 
@@ -194,10 +192,10 @@ class Gauntlet:
         repeats = differing = 0
         begin = time.perf_counter()
         with judge.runner(build, omp_threads=1) as single:
-            for workload in _random.sample(range(len(judge.weights)), len(judge.weights)):
+            for number, workload in enumerate(judge.shuffled_workloads(), start=1):
                 content = judge.content.fresh(workload)
                 first = None
-                share = DETERMINISTIC_SECONDS * (workload + 1) / len(judge.weights)
+                share = DETERMINISTIC_SECONDS * number / len(judge.weights)
                 for repeat in range(MOST_REPEATS):
                     which = single if repeat == 1 else runner
                     which.call_unclocked(content)

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from tools.audit import audit
 from tools.buffers import WorkloadBuffers
-from tools.canary import require_true_clock
+from tools.canary import Yardstick
 from tools.content import ContentSource
 from tools.contract import Scalar, Tensor, task_header
 from tools.errors import InfrastructureError
@@ -102,8 +102,8 @@ class Judge:
         self.sandbox: Sandbox = detect()
         progress("hardware")
         self.hardware: Hardware = hardware()
-        self._libraries_of_any_worker = require_true_clock(target, self.sandbox)
         self.buffers: list[WorkloadBuffers] = []
+        self._yardstick = Yardstick(target, self.sandbox)
         try:
             self.buffers += [WorkloadBuffers(signature, self.signatures) for signature in self.signatures]
             self.content = ContentSource(self.reference, self.buffers, source.policy)
@@ -123,7 +123,8 @@ class Judge:
         self.close()
 
     def close(self) -> None:
-        """Free the shared memory. Workers end with the calls that started them."""
+        """Free the shared memory and end the yardstick. Other workers end with the calls that started them."""
+        self._yardstick.close()
         for buffers in self.buffers:
             buffers.close()
 
@@ -157,13 +158,15 @@ class Judge:
     def runner(self, build: Build, *, omp_threads: int | None = None, sanitized: bool = False) -> Runner:
         """A runner in a new worker of its own. Raises WorkerFailed when the library does not load."""
         timeouts = [seconds * (SANITIZED_FACTOR if sanitized else 1.0) for seconds in self.timeouts]
-        return Runner(self._worker(build, omp_threads, sanitized), self.buffers, timeouts)
+        worker = self._worker(build, omp_threads, sanitized)
+        return Runner(worker, self.buffers, timeouts, self._yardstick.round_trip)
 
     def rival(self, kernel: Kernel) -> Rival:
         """The incumbent in a new worker of its own. Raises InfrastructureError when it can't run any more."""
         build = self.build_variant(kernel, "release")
         try:
-            return Rival(self._worker(build, None, False), self.buffers, self.timeouts)
+            worker = self._worker(build, None, False)
+            return Rival(worker, self.buffers, self.timeouts, self._yardstick.round_trip)
         except WorkerFailed as failure:
             raise InfrastructureError(f"the incumbent does not load: it {failure.message}") from failure
 
@@ -180,7 +183,7 @@ class Judge:
 
     def may_map(self, library: str) -> bool:
         """Whether a kernel's worker may have a file of this name mapped."""
-        return self.target.may_map(library, self.source.libraries) or library in self._libraries_of_any_worker
+        return self.target.may_map(library, self.source.libraries) or library in self._yardstick.libraries
 
     # ------------------------------------------------------------------------------------------------------ figures
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tools.content import Content, ContentSource
-from tools.runner import Contestant, Runner
+from tools.runner import Contestant, Failed, Runner
 from tools.significance import Pairs
 
 WARM_UP_SECONDS = 0.05
@@ -53,7 +53,13 @@ class Inspection:
     def check(self, content: Content) -> None:
         """Raises Failed."""
         begin = time.perf_counter()
-        self._runner.verify_last()
+        try:
+            self._runner.verify_last()
+        except Failed as failed:  # it passed the earlier stages, so perhaps it is right on some runs only
+            if failed.reason == "wrong_result" and self._runner.differs_when_repeated():
+                message = f"other runs on the same inputs differ: {failed.message}"
+                raise Failed("nondeterministic", message, mismatch=failed.mismatch) from None
+            raise
         self._cost[content.workload] = time.perf_counter() - begin
         self.checked += 1
 

@@ -28,6 +28,8 @@ from tools.worker import Worker, WorkerFailed
 
 LATE_SECONDS = 0.05
 """How long a worker with wrong outputs is let run on, to tell work that comes late from a wrong answer."""
+REPEATS = 3
+"""Calls that tell a wrong answer from one that changes from run to run."""
 SETTLE_SECONDS = 0.001
 """Pause after the reference ran in this process: its BLAS threads spin on for a while and would disturb a timing."""
 
@@ -162,6 +164,17 @@ class Runner:
         call = self.worker.call(content.workload, self._timeouts[content.workload], freeze_on_answer=True)
         self._late_seconds = max(LATE_SECONDS, 3 * call.outer)
         return Reading(call.inner, call.outer)
+
+    def differs_when_repeated(self) -> bool:
+        """Whether a few more calls on the last content give something else than the last one did."""
+        content = self._last
+        assert content is not None
+        wrong = self.snapshot(content.workload)
+        for _ in range(REPEATS):
+            self._call_parked(content)
+            if self.snapshot(content.workload) != wrong:
+                return True
+        return False
 
     def _right_later(self, content: Content) -> bool:
         self.worker.resume()

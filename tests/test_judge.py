@@ -1,0 +1,220 @@
+"""The gauntlet on a small task: honest kernels pass and are timed, others fail where and why they should."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_tasks import HONEST, SLOW, WORKLOADS, WRONG, cpp, saxpy
+
+from tools import content as content_module
+from tools.clock import Clocks, Reading
+from tools.errors import KernelError, TaskError
+from tools.judge import Judge, open_task
+from tools.process import descendants
+from tools.records import STAGES, Accepted, Rejected, Unjudged
+from tools.task import WorkloadSpec
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    with open_task(saxpy()) as opened:
+        yield opened
+
+
+def test_facts_hold_what_is_known_before_any_kernel_runs(judge: Judge) -> None:
+    facts = judge.facts
+    assert [(w.workload, w.weight) for w in facts.workloads] == [("even", 2.0), ("odd", 1.0)]
+    even = facts.workloads[0]
+    assert even.inputs == ("x: float32[20000]", "y: float32[20000]")
+    assert even.bytes == 3 * 20_000 * 4
+    assert even.flops == 40_000
+    assert 0 < even.limit_seconds < even.baseline_seconds
+    assert even.baseline_interval.low <= even.baseline_seconds <= even.baseline_interval.high
+    assert "struct Args" in facts.header
+    assert facts.sandbox
+
+
+def test_an_honest_kernel_passes_every_stage_in_order(judge: Judge) -> None:
+    verdict = judge.evaluate(cpp(HONEST))
+    assert isinstance(verdict, Accepted), verdict
+    assert tuple(stage.stage for stage in verdict.stages) == STAGES
+    assert all(stage.passed for stage in verdict.stages)
+    assert verdict.comparison is None
+    assert 0 <= verdict.worst_error <= 1
+    for timing in verdict.timings:
+        assert 0.5 * timing.limit_seconds < timing.seconds < 0.1
+        assert timing.interval.low <= timing.seconds <= timing.interval.high
+        assert timing.samples >= 5
+    correct = verdict.stages[2].details
+    assert {"even/given", "odd/given"} <= set(correct["checked"])  # type: ignore[arg-type]
+    timed = verdict.stages[5].details
+    assert timed["calls_checked"] > 0  # type: ignore[operator]
+
+
+def test_one_wrong_element_is_found_and_named(judge: Judge) -> None:
+    verdict = judge.evaluate(cpp(WRONG))
+    assert isinstance(verdict, Rejected)
+    assert (verdict.stage, verdict.reason) == ("correct", "wrong_result")
+    assert verdict.mismatch is not None
+    assert verdict.mismatch.index == (1234,)
+    assert verdict.mismatch.wrong == 1
+    assert "1234" in verdict.message
+    assert [stage.stage for stage in verdict.stages] == ["screen", "build", "correct"]
+
+
+def test_a_faster_kernel_wins_and_a_slower_one_does_not(judge: Judge) -> None:
+    verdict = judge.evaluate(cpp(HONEST), incumbent=cpp(SLOW))
+    assert isinstance(verdict, Accepted), verdict
+    assert verdict.comparison is not None
+    assert verdict.comparison.decision == "faster"
+    assert verdict.comparison.ratio > 2
+    assert all(timing.incumbent_seconds is not None for timing in verdict.timings)
+    back = judge.evaluate(cpp(SLOW), incumbent=cpp(HONEST))
+    assert isinstance(back, Accepted), back
+    assert back.comparison is not None
+    assert back.comparison.decision == "slower"
+    assert "memory-safe" not in [stage.stage for stage in back.stages]  # it would not become the best
+
+
+def test_a_kernel_does_not_beat_itself(judge: Judge) -> None:
+    for turn in range(3):
+        verdict = judge.evaluate(cpp(HONEST + f"// {turn}\n"), incumbent=cpp(HONEST))
+        assert isinstance(verdict, Accepted), verdict
+        assert verdict.comparison is not None
+        assert verdict.comparison.decision != "faster"
+
+
+def test_a_final_evaluation_times_the_baseline_too(judge: Judge) -> None:
+    verdict = judge.evaluate(cpp(HONEST), final=True)
+    assert isinstance(verdict, Accepted), verdict
+    bases = [timing.baseline_seconds for timing in verdict.timings]
+    assert all(base > 0 for base in bases)
+    assert bases != judge.baseline_seconds
+
+
+def test_a_time_below_the_limit_is_refused_not_recorded() -> None:
+    impossible = tuple(spec.model_copy(update={"bytes": 1e12}) for spec in WORKLOADS)
+    with open_task(saxpy(workloads=impossible)) as opened:
+        verdict = opened.evaluate(cpp(HONEST))
+    assert isinstance(verdict, Rejected)
+    assert (verdict.stage, verdict.reason) == ("time", "below_limit")
+
+
+def test_an_incumbent_that_fails_says_nothing_about_the_candidate(judge: Judge) -> None:
+    broken = cpp('#include "task.h"\nextern "C" void solve(const task::Args&, void*) { __builtin_trap(); }\n')
+    verdict = judge.evaluate(cpp(HONEST), incumbent=broken)
+    assert isinstance(verdict, Unjudged)
+    assert "incumbent" in verdict.message
+
+
+def test_settings_that_are_not_allowed_are_an_error_not_a_verdict(judge: Judge) -> None:
+    with pytest.raises(KernelError):
+        judge.evaluate(cpp(HONEST).model_copy(update={"flags": ("-fplugin=x",)}))
+
+
+def test_quick_keeps_the_order_and_rejects_the_wrong_one(judge: Judge) -> None:
+    kernels = [cpp(HONEST), cpp(WRONG), cpp("int x = ;"), cpp(SLOW), cpp("int main() { fork(); }")]
+    results = judge.quick(kernels, incumbent=cpp(SLOW))
+    assert [result.kernel for result in results] == [kernel.id for kernel in kernels]
+    assert [result.reason for result in results] == [None, "wrong_result", "compile_error", None, "forbidden_source"]
+    assert results[0].seconds is not None
+    assert results[3].seconds is not None
+    assert results[0].seconds < results[3].seconds
+    assert results[0].ratio is not None
+    assert results[0].ratio > 2
+    assert judge.quick([], None) == []
+
+
+def test_nothing_is_left_running_after_a_crash(judge: Judge) -> None:
+    before = set(descendants(os.getpid()))
+    crash = (
+        '#include "task.h"\nextern "C" void solve(const task::Args& args, void*) {\n    args.out[1L << 40] = 1;\n}\n'
+    )
+    verdict = judge.evaluate(cpp(crash))
+    assert isinstance(verdict, Rejected)
+    assert verdict.stage == "correct"
+    assert set(descendants(os.getpid())) == before
+    assert any(item.line == 3 for item in verdict.diagnostics)  # explained by the sanitizer build
+
+
+def test_a_degenerate_task_is_not_opened() -> None:
+    zeros = "def inputs(rng):\n    return {'x': rng.random(100)}\n\ndef reference(x):\n    return 0 * x\n"
+    with pytest.raises(TaskError) as caught:
+        open_task(saxpy(files={"saxpy.py": zeros}, workloads=(WorkloadSpec(),)))
+    assert caught.value.fault == "degenerate"
+
+
+# ------------------------------------------------------------------------------------------------------------- content
+
+
+def test_every_timed_call_gets_other_content(judge: Judge) -> None:
+    seen = {judge.content.timed(0).inputs["x"].tobytes() for _ in range(5)}  # type: ignore[union-attr]
+    assert len(seen) == 5
+
+
+def test_recycled_content_changes_in_secret_and_is_still_judged_right(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content_module, "SLOW_DRAW", -1.0)
+    seen = set()
+    for _ in range(3 * content_module.POOL):
+        content = judge.content.timed(0)
+        x, y = (np.asarray(content.inputs[name]) for name in "xy")
+        assert np.array_equal(judge.buffers[0].inputs["x"], x)
+        assert content.check({"out": 2 * x + y}).ok
+        seen.add(x.tobytes())
+    assert len(seen) == 3 * content_module.POOL
+    judge.content.forget()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 300), st.integers(0, 2**32 - 1))
+def test_secret_changes_stay_within_what_the_array_holds(size: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    inputs = {
+        "i": rng.integers(0, 50, size),
+        "f": rng.random(size),
+        "b": rng.random(size) < 0.5,
+        "offsets": np.arange(size),
+        "empty": np.zeros(0),
+    }
+    before = {name: value.copy() for name, value in inputs.items()}
+    content_module._change_in_secret(inputs)
+    assert set(inputs["i"]) <= set(before["i"])
+    assert set(inputs["b"]) <= set(before["b"])
+    assert 0 <= inputs["f"].min() <= inputs["f"].max() <= before["f"].max()
+    assert np.array_equal(inputs["offsets"], before["offsets"])
+
+
+# -------------------------------------------------------------------------------------------------------------- clocks
+
+
+def clocks(inner: float, outer: float, count: int = 20) -> Clocks:
+    return Clocks(tuple(Reading(inner, outer) for _ in range(count)), tuple([20e-6] * count))
+
+
+def test_an_honest_worker_gets_its_own_reading() -> None:
+    honest = clocks(2e-3, 2e-3 + 25e-6)
+    assert honest.seconds == [2e-3] * 20
+    assert honest.disagreement() is None
+
+
+def test_a_lying_clock_is_overruled_and_found() -> None:
+    lying = clocks(1e-4, 2e-3)
+    assert min(lying.seconds) > 1.8e-3
+    assert "judge's clock" in (lying.disagreement() or "")
+
+
+def test_a_clock_that_reads_more_than_the_span_around_it_is_found() -> None:
+    assert clocks(3e-3, 2e-3).disagreement() is not None
+
+
+def test_a_few_disturbed_calls_are_no_lie() -> None:
+    steady = [Reading(2e-3, 2.02e-3)] * 12
+    disturbed = [Reading(2e-3, 9e-3)] * 8
+    assert Clocks((*steady, *disturbed), (20e-6,) * 20).disagreement() is None
