@@ -3,10 +3,10 @@
 The worker's inner clock is precise but the kernel shares its process; the judge's outer clock can't be reached but
 includes the round trip of a request. Each sample counts as the larger of the inner reading and of the outer reading
 less what is forgiven for a round trip: an honest worker gets its own precise reading, a lying one gains at most what is
-forgiven too much, some tens of microseconds. Round trips are those of a trusted worker, since a kernel could make its own
-as slow as it likes, and the quick ones count, since on a busy machine the others are milliseconds: there honest times
-read too long, never too short. A clock that always lies shows in the call that the machine disturbed least; one that lies
-now and then gains nothing and is left alone, since a busy machine looks the same.
+forgiven too much, some tens of microseconds. Round trips are those of a trusted worker, since a kernel could make its
+own as slow as it likes, and the quick ones count, since on a busy machine the others are milliseconds: there honest
+times read too long, never too short. A clock that always lies shows in the call that the machine disturbed least; one
+that lies now and then gains nothing and is left alone, since a busy machine looks the same.
 """
 
 from __future__ import annotations

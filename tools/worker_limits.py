@@ -16,7 +16,8 @@ WorkerVariant: TypeAlias = Literal["release", "asan"]
 
 _SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-omit-frame-pointer")
 _SANITIZER_SETTINGS = {
-    "ASAN_OPTIONS": "detect_leaks=0:exitcode=99:color=never:quarantine_size_mb=16:external_symbolizer_path=",
+    "ASAN_OPTIONS": "detect_leaks=0:exitcode=99:color=never:quarantine_size_mb=16:external_symbolizer_path=:"
+    "allocator_may_return_null=1",
     "UBSAN_OPTIONS": "halt_on_error=1:color=never",
 }
 _GUARDS = 2 * (256 << 10)  # bytes around each tensor, as in worker.cpp
