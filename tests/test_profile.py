@@ -25,7 +25,7 @@ from tools.profilers.gather import Subject, gather
 from tools.profilers.replay import count_regions, record
 from tools.profilers.vectorization import parse_report
 from tools.records import Kernel, Metric, Profile, Roofline
-from tools.sandbox import detect
+from tools.sandbox import LEVELS, Level, attempt, detect
 from tools.targets.cpu import CpuTarget
 from tools.task import TaskSource, WorkloadSpec
 from tools.toolchain import find_compiler
@@ -343,6 +343,40 @@ def test_a_recorded_workload_gives_the_kernel_every_kind_of_argument(tmp_path: P
     wrong = record(signatures[0], slots(signatures[0], signatures), inputs | {"k": 8}, tmp_path.resolve(), detect())
     with pytest.raises(InfrastructureError, match="ended with"):
         count_regions(wrong, build.library, 20)
+
+
+SPIN = """#include "task.h"
+extern "C" void solve(const task::Args& args, void*) {
+    float value = args.a[0];
+    for (int64_t i = 0; i < 100000000; ++i) value = value * 0.999f + 1.0f;
+    args.y[0] = value;
+}
+"""
+
+
+def can_sample(folder: Path) -> bool:
+    command = ["perf", "record", "-q", "-e", "cpu-clock:u", "-o", str(folder / "try"), "--", "true"]
+    return (
+        shutil.which("perf") is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    )
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_time_is_sampled_by_line_behind_every_kind_of_sandbox(level: Level, tmp_path: Path) -> None:
+    sandbox = attempt(level)
+    if sandbox is None or not can_sample(tmp_path):
+        pytest.skip("this machine has no such sandbox, or does not let us sample")
+    kernel = Kernel(language="cpp", files={"kernel.cpp": SPIN})
+    build = CpuTarget().compile_kernel(kernel, task_header("spin", [SIGNATURE]), "profile")
+    assert build.library is not None
+    inputs = {"a": np.ones(4096, np.float32), "idx": np.zeros(4096, np.int32)}
+    replay = record(SIGNATURE, slots(SIGNATURE, [SIGNATURE]), inputs, tmp_path.resolve(), sandbox)
+    argv = replay.confined(replay.program(build.library, 2, 30), build.library, observed=True)
+    samples = sampling.sample(argv, build.library, tmp_path / "samples", 60)
+    hottest = sampling.hot_lines(samples, kernel.files)[0]
+    assert hottest.line == 4
+    assert hottest.share is not None
+    assert hottest.share > 0.8
 
 
 PERF = """#!/bin/sh

@@ -50,6 +50,8 @@ class Confinement:
     allow_fork: bool = False
     proc: bool = False
     """It sees /proc: of its own pid namespace, or at lower levels what Landlock leaves of the machine's."""
+    observed: bool = False
+    """An instrument (perf) starts it on our behalf and is its parent; it then dies with that instrument."""
     fixed_addresses: bool = False
     """Start it without address space randomisation (AddressSanitizer's runtime wants that on new kernels)."""
 
@@ -104,7 +106,7 @@ class Sandbox:
 
     def _jail(self, argv: Sequence[str], policy: Confinement) -> list[str]:
         words = [str(native_binary("jail")), "-f", str(policy.file_size), "-n", str(policy.open_files)]
-        if self.level != "bwrap":
+        if self.level != "bwrap" and not policy.observed:
             words += ["-p", str(os.getpid())]
         for path in _readable(argv, policy):
             words += ["-r", str(path)]

@@ -101,7 +101,8 @@ def _count_regions(subject: Subject, findings: Findings) -> None:
 def _sample(subject: Subject, findings: Findings) -> None:
     """Hot lines of the native build by time; without the right to sample, valgrind's by instructions have to do."""
     replay = subject.replay
-    argv = replay.confined(replay.program(subject.library, subject.calls, PATIENCE), subject.library)
+    program = replay.program(subject.library, subject.calls, PATIENCE)
+    argv = replay.confined(program, subject.library, observed=True)
     try:
         with device_lock():
             samples = sampling.sample(argv, subject.library, replay.folder / "samples", PATIENCE)
@@ -123,7 +124,7 @@ def _count_events(subject: Subject, findings: Findings) -> None:
         with device_lock():
             for modes in (("flush",), ("flush", "empty")):
                 program = replay.program(subject.library, subject.calls, PATIENCE, *modes)
-                argv = replay.confined(program, subject.library)
+                argv = replay.confined(program, subject.library, observed=True)
                 counts.append(perf.count(argv, replay.folder / "events", PATIENCE, replay.environment()))
     except InfrastructureError as error:
         findings.missing.update({name: error.message for name, _, _ in perf.METRICS})

@@ -37,8 +37,11 @@ class Replay:
         """The bare command: `calls` calls of the kernel in `library`, ended by SIGPROF after `limit` CPU seconds."""
         return [str(native_binary("replay", FLAGS)), str(library), str(self.plan), str(calls), str(limit), *modes]
 
-    def confined(self, command: Sequence[str], library: Path, instrument: bool = False) -> list[str]:
-        """`command` behind the sandbox; an `instrument` may also fork, see /proc and write to `folder`."""
+    def confined(
+        self, command: Sequence[str], library: Path, *, instrument: bool = False, observed: bool = False
+    ) -> list[str]:
+        """`command` behind the sandbox. An `instrument` may also fork, see /proc and write to `folder`; an `observed`
+        program is started by an instrument outside of it."""
         shown = (native_binary("replay", FLAGS), library, self.plan)
         policy = Confinement(
             read_only=shown,
@@ -46,6 +49,7 @@ class Replay:
             file_size=RESULT_BYTES if instrument else 0,
             allow_fork=instrument,
             proc=instrument,
+            observed=observed,
         )
         return self.sandbox.wrap(list(command), policy)
 
