@@ -22,6 +22,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -55,12 +57,6 @@ extern "C" int device_get(void* to, const void* from, int64_t bytes) {
     return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost);
 }
 extern "C" int device_fill(void* to, int byte, int64_t bytes) { return cudaMemset(to, byte, bytes); }
-extern "C" int device_name(char* name) {
-    cudaDeviceProp properties;
-    const int status = cudaGetDeviceProperties(&properties, 0);
-    for (int i = 0; i < 256; ++i) name[i] = properties.name[i];
-    return status;
-}
 extern "C" int call(const task::Args* args, void* scratch) {
     solve(*args, scratch, nullptr);
     const int status = cudaGetLastError();
@@ -104,7 +100,7 @@ def prepare(folder: Path) -> None:
                     "parameters": workload.parameters,
                     "slots": [slot.model_dump() for slot in slots(signature, signatures)],
                     "outputs": [tensor.model_dump() for tensor in signature.outputs],
-                    "bytes": reference.bytes_moved(index, {}),
+                    "bytes": reference.bytes_moved(index, reference.draw(index, 0)),
                 }
                 for index, (workload, signature) in enumerate(zip(source.workloads, signatures, strict=True))
             ],
@@ -138,11 +134,11 @@ def measure_example(plan_path: Path) -> list[dict[str, Any]]:
     chosen += [{key: rng.choice(values) for key, values in space.items()} for _ in range(SETTINGS - 1)]
     reference = load(ROOT / "examples" / name / "reference.py")
     rows = []
-    with tempfile.TemporaryDirectory() as work:
-        for index, defines in enumerate(chosen):
-            library = build(
-                plan_path.parent, ROOT / "examples" / name / "kernel.cu", Path(work) / f"{index}.so", defines
-            )
+    kernel = ROOT / "examples" / name / "kernel.cu"
+    with tempfile.TemporaryDirectory() as work, ThreadPoolExecutor() as pool:
+        places = [Path(work) / f"{index}.so" for index in range(len(chosen))]
+        builds = pool.map(build, repeat(plan_path.parent), repeat(kernel), places, chosen)
+        for defines, library in zip(chosen, builds, strict=True):
             for workload in plan["workloads"]:
                 row = {"example": name, "workload": workload["name"], "settings": defines}
                 rows.append({**row, **run(library, reference, workload)})
@@ -172,7 +168,7 @@ def run(library: ctypes.CDLL, reference: ModuleType, workload: dict[str, Any]) -
     finally:
         for pointer in (*on_device.values(), scratch, junk):
             library.device_delete(pointer)
-    median = float(np.median(times))
+    median = float(np.median(list(times)))
     return {
         "ok": bool(worst <= 1),
         "problem": "" if worst <= 1 else f"error is {worst:.3g} of what is allowed",
