@@ -22,6 +22,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import IO, Any
@@ -31,7 +32,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithError
 from tools.judge import Judge, open_task
-from tools.process import descendants
+from tools.process import descendants, is_running
 from tools.records import Kernel
 from tools.task import TaskSource
 
@@ -40,6 +41,7 @@ OPEN_JUDGES = 3
 """Tasks that stay open; the one used longest ago is closed for a new one."""
 MEMORY_SHARE = 0.9
 """Fraction of the available memory that the task's own code may take."""
+END_SECONDS = 3.0
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 Request = dict[str, Any]
@@ -140,10 +142,13 @@ def _read_requests(lines: IO[str], requests: queue.SimpleQueue[Request | None], 
             cancelled.add(str(request["id"]))
         else:
             requests.put(request)
-    for pid in descendants(os.getpid()):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-    os._exit(0)
+    deadline = time.monotonic() + END_SECONDS
+    while (running := [pid for pid in descendants(os.getpid()) if is_running(pid)]) and time.monotonic() < deadline:
+        for pid in running:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.001)
+    os._exit(0)  # what the other thread starts in between has this process's death as its own
 
 
 def _take_channel() -> tuple[IO[str], IO[str]]:

@@ -1,0 +1,138 @@
+"""The executor: typed results, restarts, cancellation, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from small_tasks import ENDLESS, HONEST, SAXPY, SLOW, cpp, saxpy
+
+from tools.compile import compile as compile_tool
+from tools.errors import InfrastructureError, KernelError, TaskError
+from tools.executor import LocalExecutor
+from tools.process import descendants, is_running
+from tools.records import Accepted
+from tools.run import run
+
+STAGES_SEEN = {"reference", "audit", "hardware", "baseline", "build", "correct", "time"}
+
+
+@pytest.fixture
+async def executor() -> AsyncIterator[LocalExecutor]:
+    async with LocalExecutor() as opened:
+        yield opened
+
+
+def service_of(executor: LocalExecutor) -> int:
+    assert executor._service is not None
+    return executor._service._process.pid
+
+
+async def test_every_operation_returns_its_record() -> None:
+    stages: list[str] = []
+    async with LocalExecutor(stages.append) as executor:
+        task = saxpy()
+        facts = await executor.open(task)
+        assert [workload.workload for workload in facts.workloads] == ["even", "odd"]
+        assert (await compile_tool(executor, task, cpp(HONEST))).built
+        verdict = await run(executor, task, [cpp(HONEST)], "full")
+        assert isinstance(verdict, Accepted), verdict
+        results = await run(executor, task, [cpp(HONEST), cpp(SLOW)], "quick", incumbent=cpp(SLOW))
+        assert isinstance(results, list)
+        assert [result.status for result in results] == ["timed", "timed"]
+        with pytest.raises(KernelError):
+            await run(executor, task, [cpp(HONEST), cpp(SLOW)], "full")
+        begin = time.monotonic()
+        assert await executor.open(task) == facts
+        assert time.monotonic() - begin < 1
+    assert set(stages) >= STAGES_SEEN
+
+
+async def test_errors_arrive_as_they_were_raised(executor: LocalExecutor) -> None:
+    with pytest.raises(TaskError) as broken:
+        await executor.open(saxpy(files={"saxpy.py": SAXPY.replace("2 * x + y", "1 / 0")}))
+    assert broken.value.fault == "raised"
+    with pytest.raises(KernelError, match="not allowed"):
+        await executor.build(saxpy(), cpp(HONEST).model_copy(update={"flags": ("-include/etc/passwd",)}))
+
+
+async def test_a_task_that_ends_the_judge_s_process_is_a_fault_of_the_task(executor: LocalExecutor) -> None:
+    deadly = SAXPY.replace("    return 2 * x + y", "    import os\n    os._exit(3)")
+    with pytest.raises(TaskError) as caught:
+        await executor.open(saxpy(files={"saxpy.py": deadly}))
+    assert caught.value.fault == "raised"
+    assert "exit code 3" in caught.value.message
+    assert (await executor.open(saxpy())).task  # and another task still works
+
+
+async def test_a_service_that_is_killed_is_replaced_and_the_request_repeated(executor: LocalExecutor) -> None:
+    await executor.open(saxpy())
+    first = service_of(executor)
+    job = asyncio.create_task(executor.evaluate(saxpy(), cpp(HONEST)))
+    await asyncio.sleep(0.1)
+    started = descendants(first)
+    os.kill(first, signal.SIGKILL)
+    assert isinstance(await job, Accepted)
+    assert service_of(executor) != first
+    assert not any(is_running(pid) for pid in (first, *started))
+
+
+async def test_a_service_that_can_not_start_is_an_infrastructure_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONSTARTUP", "")
+    monkeypatch.setattr("sys.executable", "/nonexistent/python")
+    async with LocalExecutor() as executor:
+        with pytest.raises(InfrastructureError):
+            await executor.open(saxpy())
+
+
+async def test_cancelling_kills_the_running_job_and_lets_others_go_on(executor: LocalExecutor) -> None:
+    await executor.open(saxpy())
+    first = service_of(executor)
+    endless = asyncio.create_task(executor.evaluate(saxpy(), cpp(ENDLESS)))
+    await asyncio.sleep(0.05)
+    waiting = asyncio.create_task(executor.build(saxpy(), cpp(HONEST)))
+    taken_back = asyncio.create_task(executor.build(saxpy(), cpp(SLOW)))
+    await asyncio.sleep(0.5)
+    started = descendants(first)
+    taken_back.cancel()
+    endless.cancel()
+    begin = time.monotonic()
+    for cancelled in (endless, taken_back):
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+    assert time.monotonic() - begin < 4  # well before the kernel's own timeout
+    assert not any(is_running(pid) for pid in (first, *started))
+    assert (await waiting).built
+
+
+async def test_close_leaves_nothing_behind_even_in_the_middle_of_a_job() -> None:
+    executor = LocalExecutor()
+    await executor.open(saxpy())
+    service = service_of(executor)
+    job = asyncio.create_task(executor.evaluate(saxpy(), cpp(ENDLESS)))
+    await asyncio.sleep(0.5)
+    started = descendants(service)
+    assert started
+    job.cancel()
+    await executor.close()
+    assert not any(is_running(pid) for pid in (service, *started))
+    await executor.close()
+
+
+async def test_calls_at_the_same_time_are_all_answered(executor: LocalExecutor) -> None:
+    kernels = [cpp(f"{HONEST}// {index}\n") for index in range(4)]
+    reports = await asyncio.gather(*(executor.build(saxpy(), kernel) for kernel in kernels))
+    assert [report.kernel for report in reports] == [kernel.id for kernel in kernels]
+    assert all(report.built for report in reports)
+
+
+async def test_secrets_of_the_environment_do_not_reach_the_judge(
+    executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXAMPLE_API_KEY", "sk-secret")
+    peek = "import os\nassert 'EXAMPLE_API_KEY' not in os.environ\n" + SAXPY
+    assert (await executor.open(saxpy(files={"saxpy.py": peek}))).task
