@@ -13,6 +13,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from tools.counters import Counters
+
 Language: TypeAlias = Literal["cpp", "cuda", "torch"]
 TargetName: TypeAlias = Literal["cpu", "cuda"]
 Policy: TypeAlias = Literal["strict", "tf32", "mixed"]
@@ -249,7 +251,7 @@ class Metric(Record):
     name: str
     value: float
     unit: str
-    source: Literal["perf", "valgrind", "compiler", "clock"]
+    source: Literal["perf", "valgrind", "compiler", "clock", "ncu"]
 
 
 class SourceLine(Record):
@@ -285,6 +287,15 @@ class Profile(Record):
     hot_lines: tuple[SourceLine, ...] = ()
     vectorization: tuple[SourceLine, ...] = ()
     roofline: Roofline
+    counters: Counters | None = None
+    """Of a GPU; absent on a CPU."""
+
+    @model_validator(mode="after")
+    def _only_read_counters_have_figures(self) -> Profile:
+        counted = self.counters is not None and self.counters.status == "counted"
+        if not counted and any(metric.source == "ncu" for metric in self.metrics):
+            raise ValueError("a profile without GPU counters has no ncu metrics")
+        return self
 
 
 class WorkloadFacts(Record):
