@@ -69,6 +69,81 @@ class Diagnostic(Record):
     column: int | None = None
 
 
+Limiter: TypeAlias = Literal["threads", "blocks", "registers", "shared memory", "barriers"]
+
+
+class Occupancy(Record):
+    """How much of a multiprocessor blocks of one size can fill, without dynamic shared memory."""
+
+    threads: int
+    """Threads of a block."""
+    blocks: int = Field(ge=1)
+    """Blocks that fit at once."""
+    share: float
+    """Their warps as a fraction of the warps that a multiprocessor holds."""
+    limited_by: tuple[Limiter, ...] = Field(min_length=1)
+
+
+class DeviceFunction(Record):
+    """What the assembler spent on a kernel, or on a function that kernels call. Only a kernel has registers of its own
+    and an occupancy."""
+
+    kind: Literal["kernel", "function"]
+    name: str
+    symbol: str
+    """The name as it is in the library."""
+    stack_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    registers: int | None = None
+    static_shared_bytes: int | None = None
+    barriers: int | None = None
+    """Absent where the assembler does not say."""
+    most_threads: int | None = None
+    """Of `__launch_bounds__`, where the kernel has one."""
+    occupancy: tuple[Occupancy, ...] = ()
+    """By size of block; a size that can't be launched is left out."""
+
+    @model_validator(mode="after")
+    def _kind_decides_fields(self) -> DeviceFunction:
+        is_kernel = self.kind == "kernel"
+        if is_kernel != (self.registers is not None) or is_kernel != (self.static_shared_bytes is not None):
+            raise ValueError("a kernel has registers and static shared memory, a function has neither")
+        if not is_kernel and (self.barriers is not None or self.most_threads is not None or self.occupancy):
+            raise ValueError("only a kernel has barriers, launch bounds and an occupancy")
+        return self
+
+
+class DeviceCode(Record):
+    """What a build holds for the device."""
+
+    architecture: str
+    """As `sm_90a`."""
+    functions: tuple[DeviceFunction, ...]
+    """Kernels first."""
+
+
+class BuildReport(Record):
+    """What the compiler said. `built` false means `diagnostics` holds at least one error."""
+
+    kernel: str
+    built: bool
+    seconds: float
+    command: tuple[str, ...]
+    """Empty when the kernel was refused before the compiler ran."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    output: str = ""
+    cached: bool = False
+    device: DeviceCode | None = None
+    """Present when a kernel for a device was built."""
+
+    @model_validator(mode="after")
+    def _built_decides_fields(self) -> BuildReport:
+        if not self.built and (self.device is not None or all(d.severity != "error" for d in self.diagnostics)):
+            raise ValueError("a failed build has an error and no device code")
+        return self
+
+
 class StageReport(Record):
     """Everything one stage of the gauntlet saw."""
 
@@ -80,6 +155,14 @@ class StageReport(Record):
     stdout: str = ""
     stderr: str = ""
     details: dict[str, JsonValue] = {}
+    build: BuildReport | None = None
+    """Of the `build` stage, when the compiler could be asked."""
+
+    @model_validator(mode="after")
+    def _only_the_build_stage_has_a_build(self) -> StageReport:
+        if self.build is not None and (self.stage != "build" or self.build.built != self.passed):
+            raise ValueError("only the build stage has a build report, and both tell the same")
+        return self
 
 
 class Interval(Record):
@@ -196,7 +279,12 @@ class Rejected(Record):
 
     @model_validator(mode="after")
     def _only_numeric_reasons_have_a_mismatch(self) -> Rejected:
-        if self.mismatch is not None and self.reason not in ("wrong_result", "not_written", "nondeterministic", "late_work"):
+        if self.mismatch is not None and self.reason not in (
+            "wrong_result",
+            "not_written",
+            "nondeterministic",
+            "late_work",
+        ):
             raise ValueError(f"a {self.reason} verdict has no mismatch")
         if not self.stages or self.stages[-1].passed or self.stages[-1].stage != self.stage:
             raise ValueError("a rejected verdict ends with its failed stage")
@@ -215,18 +303,6 @@ class Unjudged(Record):
 Verdict: TypeAlias = Annotated[Accepted | Rejected | Unjudged, Field(discriminator="status")]
 
 
-class BuildReport(Record):
-    """What the compiler said. `built` false means `diagnostics` holds at least one error."""
-
-    kernel: str
-    built: bool
-    seconds: float
-    command: tuple[str, ...]
-    diagnostics: tuple[Diagnostic, ...] = ()
-    output: str = ""
-    cached: bool = False
-
-
 class QuickResult(Record):
     """One variant of a `quick` run: light correctness and a short timing. Never a verdict."""
 
@@ -240,7 +316,9 @@ class QuickResult(Record):
 
     @model_validator(mode="after")
     def _status_decides_fields(self) -> QuickResult:
-        if (self.status == "timed") != (self.seconds is not None) or (self.status == "rejected") != (self.reason is not None):
+        if (self.status == "timed") != (self.seconds is not None) or (self.status == "rejected") != (
+            self.reason is not None
+        ):
             raise ValueError("a timed variant has seconds, a rejected one a reason")
         return self
 
@@ -266,7 +344,7 @@ class SourceLine(Record):
 
 
 class Roofline(Record):
-    """Where the kernel stands under the measured roofs. `flops` is absent when the task's operation count is unknown."""
+    """Where the kernel stands under the measured roofs. `flops` is absent when the task's count of them is unknown."""
 
     bytes: float
     seconds: float

@@ -76,7 +76,7 @@ def screen(kernel: Kernel) -> tuple[Diagnostic, ...]:
         )
     for file, text in kernel.files.items():
         joined = text.replace("\\\n", "  ")
-        kept, bare = _without_comments(joined, keep_strings=True), _without_comments(joined, keep_strings=False)
+        kept, bare = without_comments(joined, keep_strings=True), without_comments(joined, keep_strings=False)
         for wire in TRIP_WIRES:
             for match in wire.pattern.finditer(kept if wire.in_strings else bare):
                 start = match.start() + len(match[0]) - len(match[0].lstrip())
@@ -85,7 +85,7 @@ def screen(kernel: Kernel) -> tuple[Diagnostic, ...]:
     return tuple(found)
 
 
-def _without_comments(text: str, *, keep_strings: bool) -> str:
+def without_comments(text: str, *, keep_strings: bool) -> str:
     """The text with comments, and on request the inside of literals, blanked out; positions and lines stay."""
 
     def blank(match: re.Match[str]) -> str:
