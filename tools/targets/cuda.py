@@ -1,0 +1,277 @@
+"""CUDA C++ kernels for one GPU architecture, compiled with nvcc in the sandbox. It needs no GPU.
+
+Not covered: what the sources say (the judge screens them), and running what was built.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final, Literal, TypeAlias
+
+from tools.errors import InfrastructureError, KernelError
+from tools.process import Completed
+from tools.records import DeviceCode, DeviceFunction, Diagnostic, Kernel, Language, TargetName
+from tools.targets.base import Build, FlagGroup, Variant
+from tools.targets.building import (
+    HEADER,
+    LIBRARY,
+    STANDARD_LIBRARIES,
+    CutShort,
+    Workplace,
+    built,
+    check_settings,
+    failed,
+    inspect,
+    kept_build,
+    last_line,
+)
+from tools.targets.cuda_flags import TUNABLE, allowed_flag
+from tools.targets.cuda_messages import read_messages_of_nvcc
+from tools.targets.cuda_toolkit import Toolkit, chosen_architecture, find_toolkit
+from tools.targets.foresee import foreseen_faults
+from tools.targets.occupancy import occupancy_by_size
+from tools.targets.ptxas import Use, function_text, launch_bounds, read_report
+from tools.toolchain import Compiler, find_compiler
+
+Listing: TypeAlias = Literal["ptx", "sass"]
+
+COMPILE_SECONDS = 120.0
+LIBRARIES: Final = ("cublasLt", "cublas", "cudnn", "cufft", "curand", "cusparse", "cusolver")
+"""Libraries for the device that a task may allow; their functions begin with their names. Others are for the CPU."""
+_FORMAT = "1"  # of the cached folders; raise it when their content changes
+_MEMORY = 16 << 30  # bytes of address space of one compiler process
+_KEPT = "kept"
+_SIGNATURE = "const task::Args&, void*, task::Stream"
+_FIXED = ("-O3", "-lineinfo", "-shared", "-Xcompiler=-fPIC", "-Xptxas=-v", "-I.")
+_LINKED = ("-Xlinker=-z,defs", "-Xlinker=--as-needed")
+_DRIVER = re.compile(r"libcuda\.so(\.\d+)*")
+_MAPPED = re.compile(r"(libcuda|libcudart|libcudadebugger|libnvidia-[\w-]+)\.so(\.\d+)*")
+_UNDEFINED = re.compile(r"undefined reference to `(\w+)'")
+_ABSENT = re.compile(r"cannot find -l(\w+)")
+_LISTED = 1 << 20  # bytes of a listing
+
+
+class CudaTarget:
+    """The `cuda` target for one architecture: the given one, else `chosen_architecture()`. Construction costs nothing;
+    compilers and devices are looked up on first use."""
+
+    def __init__(self, architecture: str | None = None) -> None:
+        self._named = architecture
+
+    @functools.cached_property
+    def architecture(self) -> str:
+        """As `sm_90a`."""
+        return self._named or chosen_architecture()
+
+    @property
+    def name(self) -> TargetName:
+        return "cuda"
+
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        return ("cuda",)
+
+    @property
+    def tunable_flags(self) -> tuple[FlagGroup, ...]:
+        return TUNABLE
+
+    def toolchain(self) -> dict[str, str]:
+        toolkit = find_toolkit()
+        return {
+            "compiler": f"nvcc {toolkit.version}",
+            "host_compiler": find_compiler().version,
+            "path": str(toolkit.nvcc),
+            "architecture": self.architecture,
+            "flags": " ".join((_standard(toolkit, find_compiler()), *self._generation(), *_FIXED)),
+        }
+
+    def compile_kernel(
+        self, kernel: Kernel, header: str, variant: Variant = "release", libraries: Sequence[str] = ()
+    ) -> Build:
+        """See `Target`. A build is cached by sources, header, settings, architecture and compilers, failed ones too.
+
+        The variants are one and the same: line information is always there, and CUDA's sanitizer and profiler take the
+        release build. What `foreseen_faults` finds is refused before nvcc runs.
+        """
+        self._check(kernel, variant, libraries)
+        linked = [name for name in libraries if name in LIBRARIES]
+        faults = foreseen_faults(kernel, header, self.architecture)
+        if faults:
+            return failed(kernel, (), faults, "compile_error")
+        toolkit, compiler = find_toolkit(), find_compiler()
+        identity = [
+            *("cuda", _FORMAT, kernel.id, header, self.architecture, *linked),
+            *(toolkit.identity, compiler.identity),
+        ]
+        files = {**kernel.files, HEADER: header}
+        return kept_build(identity, files, lambda folder: self._build(folder, kernel, linked))
+
+    def may_map(self, library: str, libraries: Sequence[str] = ()) -> bool:
+        """See `Target`. A library that the task allows brings others with it, so then nothing is strange."""
+        return bool(libraries) or any(each.fullmatch(library) for each in (STANDARD_LIBRARIES, _MAPPED))
+
+    def listing(self, build: Build, function: str, form: Listing) -> str:
+        """The PTX or the SASS of one function of a build that worked, by its symbol, its name or the start of its name.
+
+        KernelError when there is no such function or no such build; InfrastructureError when the toolkit lacks
+        cuobjdump, which SASS needs.
+        """
+        device = build.report.device
+        if build.library is None or device is None:
+            raise KernelError("a kernel that does not build has no machine code", "Build it first.")
+        symbol = _symbol(device, function)
+        folder = build.library.parent
+        if form == "ptx":
+            texts = [function_text(path.read_text(), symbol) for path in sorted((folder / _KEPT).glob("*.ptx"))]
+            return next((text for text in texts if text), "")[:_LISTED]
+        tool = find_toolkit().tool("cuobjdump")
+        if tool is None:
+            raise InfrastructureError(
+                "SASS needs cuobjdump, which this CUDA toolkit lacks",
+                "Ask for PTX, or install CUDA's binary utilities.",
+            )
+        workplace = _workplace(folder, find_toolkit(), find_compiler())
+        result = workplace.run((str(tool), "-sass", "-fun", symbol, f"../{LIBRARY}"), output=_LISTED)
+        if not result.ok:
+            raise InfrastructureError(f"cuobjdump failed: {last_line(result)}")
+        return result.stdout
+
+    def _check(self, kernel: Kernel, variant: Variant, libraries: Sequence[str]) -> None:
+        if kernel.language not in self.languages:
+            raise KernelError(f"the cuda target compiles no {kernel.language} kernels", "Give it a kernel.cu.")
+        if variant == "simulate":
+            raise InfrastructureError("a CUDA kernel can't be simulated", "Profile it on a GPU.")
+        check_settings(kernel, libraries, allowed_flag)
+
+    def _generation(self) -> tuple[str, ...]:
+        virtual = self.architecture.replace("sm_", "compute_")
+        return ("-gencode", f"arch={virtual},code={self.architecture}")
+
+    def _build(self, folder: Path, kernel: Kernel, libraries: Sequence[str]) -> Build:
+        toolkit, compiler = find_toolkit(), find_compiler()
+        (folder / _KEPT).mkdir()
+        sources = sorted(path for path in kernel.files if PurePosixPath(path).suffix in (".cu", ".cpp", ".cc"))
+        command = (
+            *(str(toolkit.nvcc), "-ccbin", str(compiler.path)),
+            *(_standard(toolkit, compiler), *self._generation(), *_FIXED, *kernel.flags),
+            *(f"-D{name}={value}" for name, value in sorted(kernel.defines.items())),
+            *("-keep", "-keep-dir", f"../{_KEPT}"),
+            *(*sources, "-o", f"../{LIBRARY}", *_LINKED),
+            *_linked(toolkit, libraries),
+        )
+        workplace = _workplace(folder, toolkit, compiler)
+        result = workplace.run(command)
+        ptx = _keep_ptx(folder / _KEPT)
+        diagnostics = read_messages_of_nvcc(result.stderr, "\n".join(ptx))
+        limit = workplace.limit_met(result)
+        if limit is not None:
+            message = f"the compiler needed more than {limit}"
+            raise CutShort(failed(kernel, command, diagnostics, "compile_error", message=message, result=result))
+        if not result.ok:
+            return _explained(kernel, command, diagnostics, libraries, result)
+        fault = inspect(workplace, lambda needed: _may_need(needed, libraries), _SIGNATURE)
+        if fault is not None:
+            return failed(kernel, command, diagnostics, fault[0], message=fault[1], result=result)
+        device = self._device(workplace, result.stderr, "\n".join(ptx))
+        return built(kernel, command, result, diagnostics, device)
+
+    def _device(self, workplace: Workplace, report: str, ptx: str) -> DeviceCode:
+        uses = sorted(read_report(report), key=lambda use: use.registers is None)
+        names = _demangled(workplace, [use.symbol for use in uses])
+        bounds = launch_bounds(ptx)
+        functions = tuple(
+            _function(self.architecture, use, name, bounds.get(use.symbol))
+            for use, name in zip(uses, names, strict=True)
+        )
+        return DeviceCode(architecture=self.architecture, functions=functions)
+
+
+def _function(architecture: str, use: Use, name: str, most: int | None) -> DeviceFunction:
+    frame = {"stack_bytes": use.stack, "spill_store_bytes": use.spill_stores, "spill_load_bytes": use.spill_loads}
+    if use.registers is None or use.shared is None:
+        return DeviceFunction(kind="function", name=name, symbol=use.symbol, **frame)
+    return DeviceFunction(
+        kind="kernel",
+        name=name,
+        symbol=use.symbol,
+        **frame,
+        registers=use.registers,
+        static_shared_bytes=use.shared,
+        barriers=use.barriers,
+        most_threads=most,
+        occupancy=occupancy_by_size(architecture, use.registers, use.shared, use.barriers, most),
+    )
+
+
+def _standard(toolkit: Toolkit, compiler: Compiler) -> str:
+    """C++20 where both compilers know it."""
+    version = re.search(r"(\d+)\.\d+\.\d+", compiler.version)
+    return "-std=c++20" if toolkit.release >= (12, 0) and version and int(version[1]) >= 11 else "-std=c++17"
+
+
+def _workplace(folder: Path, toolkit: Toolkit, compiler: Compiler) -> Workplace:
+    path = f"{toolkit.root / 'bin'}:{compiler.path.parent}:/usr/bin:/bin"
+    return Workplace(folder, (*toolkit.folders, *compiler.folders), path, COMPILE_SECONDS, _MEMORY)
+
+
+def _linked(toolkit: Toolkit, libraries: Sequence[str]) -> list[str]:
+    """The allowed libraries, and the driver's own (for tensor maps) where the toolkit has its stub."""
+    driver = any(toolkit.root.glob("**/stubs/libcuda.so"))
+    return [*(f"-l{library}" for library in libraries), *(["-lcuda"] if driver else [])]
+
+
+def _may_need(library: str, libraries: Sequence[str]) -> bool:
+    allowed = any(library.startswith(f"lib{name}.so") for name in libraries)
+    return allowed or any(each.fullmatch(library) for each in (STANDARD_LIBRARIES, _DRIVER))
+
+
+def _keep_ptx(folder: Path) -> list[str]:
+    """The PTX that nvcc made, all its other intermediate files removed."""
+    for path in folder.iterdir():
+        if path.suffix != ".ptx":
+            path.unlink()
+    return [path.read_text(errors="replace") for path in sorted(folder.glob("*.ptx"))]
+
+
+def _explained(
+    kernel: Kernel,
+    command: Sequence[str],
+    diagnostics: Sequence[Diagnostic],
+    libraries: Sequence[str],
+    result: Completed,
+) -> Build:
+    """A failed build; functions of a library that the task does not allow are told apart from mistakes."""
+    missing = _ABSENT.search(result.stderr)
+    if missing is not None:
+        raise InfrastructureError(f"the task allows {missing[1]}, which this machine lacks", f"Install {missing[1]}.")
+    for function in _UNDEFINED.findall(result.stderr):
+        owner = next((library for library in LIBRARIES if function.startswith(library)), None)
+        if owner is not None and owner not in libraries:
+            message = f"it calls {function} of {owner}, which the task does not allow"
+            return failed(kernel, command, diagnostics, "forbidden_library", message=message, result=result)
+    return failed(kernel, command, diagnostics, "compile_error", result=result)
+
+
+def _demangled(workplace: Workplace, symbols: list[str]) -> list[str]:
+    """Names as in the source; the symbols themselves where c++filt is missing."""
+    if not symbols:
+        return []
+    result = workplace.run(("c++filt", "--", *symbols))
+    lines = result.stdout.splitlines()
+    return lines if result.ok and len(lines) == len(symbols) else symbols
+
+
+def _symbol(device: DeviceCode, function: str) -> str:
+    for match in (
+        lambda each: each.symbol == function,
+        lambda each: each.name == function,
+        lambda each: function in re.split(r"[^\w]+", each.name.split("(")[0] + " " + each.name),
+    ):
+        found = [each.symbol for each in device.functions if match(each)]
+        if found:
+            return found[0]
+    names = ", ".join(each.name for each in device.functions[:8]) or "none"
+    raise KernelError(f"the kernel has no device function `{function}`", f"It has: {names}.")

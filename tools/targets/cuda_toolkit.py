@@ -1,0 +1,120 @@
+"""The CUDA toolkit of this machine and the devices it may build for."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tools.errors import InfrastructureError
+from tools.process import run_command
+from tools.targets.occupancy import LIMITS, limits_of
+from tools.toolchain import SYSTEM_PATHS
+
+DEFAULT_ARCHITECTURE = "sm_90a"
+"""What is built for where there is no device and no WARPSMITH_CUDA_ARCH."""
+ADVICE = "Install the CUDA toolkit, and set CUDA_HOME when it lies in an unusual place."
+_USUAL = Path("/usr/local/cuda")
+_SPECIFIC = {"9.0": "sm_90a", "10.0": "sm_100a", "12.0": "sm_120a"}
+"""Capabilities with instructions (wgmma, tcgen05) that only the architecture-specific target has."""
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """A CUDA toolkit whose nvcc works."""
+
+    root: Path
+    """Absolute and free of links."""
+    nvcc: Path
+    release: tuple[int, int]
+    version: str
+    """As `13.0.88`."""
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """What it needs to read beyond the system's folders."""
+        return () if any(self.root.is_relative_to(system) for system in SYSTEM_PATHS) else (self.root,)
+
+    @property
+    def identity(self) -> str:
+        return f"{self.nvcc} {self.version}"
+
+    def tool(self, name: str) -> Path | None:
+        """A program of the toolkit, or one of that name on the PATH."""
+        own = self.root / "bin" / name
+        found = str(own) if own.is_file() else shutil.which(name)
+        return Path(found) if found else None
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU as the driver lists it."""
+
+    name: str
+    capability: str
+    """As `9.0`."""
+
+    @property
+    def architecture(self) -> str:
+        """Its own target: the architecture-specific one where there is one."""
+        return _SPECIFIC.get(self.capability, "sm_" + self.capability.replace(".", ""))
+
+
+@cache
+def find_toolkit() -> Toolkit:
+    """The toolkit of $CUDA_HOME, of the nvcc on the PATH, or of /usr/local/cuda, in this order.
+
+    A wrapper script on the PATH is followed to the toolkit it starts. InfrastructureError when there is none.
+    """
+    tried = list(dict.fromkeys(_candidates()))
+    for nvcc in tried:
+        toolkit = _toolkit(nvcc)
+        if toolkit is not None:
+            return toolkit
+    what = f"{tried[0]} does not run" if tried else "no CUDA compiler: there is no nvcc here"
+    raise InfrastructureError(what, ADVICE)
+
+
+def find_devices() -> tuple[Device, ...]:
+    """The GPUs that nvidia-smi lists; none where there is no driver."""
+    query = shutil.which("nvidia-smi")
+    if query is None:
+        return ()
+    answer = run_command([query, "--query-gpu=name,compute_cap", "--format=csv,noheader"], timeout=30)
+    rows = [line.rsplit(", ", 1) for line in answer.stdout.splitlines()] if answer.ok else []
+    return tuple(Device(row[0], row[1]) for row in rows if len(row) == 2 and re.fullmatch(r"\d+\.\d", row[1]))
+
+
+def chosen_architecture() -> str:
+    """$WARPSMITH_CUDA_ARCH, else the first device's own, else the default. InfrastructureError when it is unknown."""
+    named = os.environ.get("WARPSMITH_CUDA_ARCH")
+    devices = () if named else find_devices()
+    architecture = named or (devices[0].architecture if devices else DEFAULT_ARCHITECTURE)
+    if not re.fullmatch(r"sm_\d{2,3}[af]?", architecture) or limits_of(architecture) is None:
+        known = ", ".join(f"sm_{number}" for number in LIMITS)
+        raise InfrastructureError(f"there is no architecture `{architecture}` here", f"Known: {known}, and with an a.")
+    return architecture
+
+
+def _candidates() -> Iterator[Path]:
+    home, found = os.environ.get("CUDA_HOME"), shutil.which("nvcc")
+    for path in (Path(home, "bin/nvcc") if home else None, Path(found) if found else None, _USUAL / "bin/nvcc"):
+        if path is not None and path.is_file():
+            yield path
+
+
+def _toolkit(nvcc: Path) -> Toolkit | None:
+    """Ask nvcc for its version and, by a dry run, for the folder it really lives in."""
+    version = run_command([str(nvcc), "--version"], timeout=30)
+    match = re.search(r"release (\d+)\.(\d+), V([\d.]+)", version.stdout)
+    if not version.ok or match is None:
+        return None
+    dry = run_command([str(nvcc), "--dryrun", "-x", "cu", "/dev/null", "-o", "/dev/null"], timeout=30)
+    top = re.search(r"^#\$ TOP=(.+)$", dry.stderr, re.MULTILINE)
+    root = Path(top[1]).resolve() if top else nvcc.resolve().parent.parent
+    own = root / "bin" / "nvcc"
+    return Toolkit(root, own if own.is_file() else nvcc, (int(match[1]), int(match[2])), match[3])
