@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from tools.hardware import device_lock
 from tools.measure import Measurement, Timings
-from tools.records import Accepted, Kernel, Rejected, Stage, StageReport, Verdict
+from tools.records import Accepted, Kernel, Verdict
 from tools.runner import Failed, Runner
-from tools.screen import screen
+from tools.stages import Evidence, Rejection, Stages
 from tools.targets.base import Build
 from tools.worker import WorkerFailed
 
@@ -40,32 +38,14 @@ CRASHES = ("crashed", "memory_error", "input_modified")
 _random = secrets.SystemRandom()
 
 
-@dataclass
-class Evidence:
-    """What a stage fills in while it runs."""
-
-    details: dict[str, JsonValue] = field(default_factory=dict)
-    command: tuple[str, ...] = ()
-    output: str = ""
-    seconds: float = 0.0
-    """Time spent so far, when a stage goes on later."""
-
-
-class _Rejection(Exception):
-    def __init__(self, verdict: Rejected) -> None:
-        super().__init__(verdict.message)
-        self.verdict = verdict
-
-
-class Gauntlet:
+class Gauntlet(Stages):
     """One evaluation of one kernel."""
 
     def __init__(self, judge: Judge, kernel: Kernel, incumbent: Kernel | None, *, final: bool) -> None:
+        super().__init__(judge, kernel)
         self._judge = judge
-        self._kernel = kernel
         self._incumbent = incumbent
         self._final = final
-        self._reports: list[StageReport] = []
         self._worst_error = 0.0
 
     def verdict(self) -> Verdict:
@@ -73,15 +53,12 @@ class Gauntlet:
         try:
             with ExitStack() as workers:
                 return self._accepted(workers)
-        except _Rejection as rejection:
+        except Rejection as rejection:
             return rejection.verdict
 
     def _accepted(self, workers: ExitStack) -> Accepted:
         with device_lock(shared=True):
-            with self._stage("screen"):
-                self._screen()
-            with self._stage("build") as evidence:
-                build = self._build(evidence)
+            build = self.before_device()
             with self._stage("correct") as evidence:
                 runner = workers.enter_context(self._judge.runner(build))
                 self._correct(runner, evidence)
@@ -109,31 +86,13 @@ class Gauntlet:
     def _accept(self, timings: Timings, worst_error: float) -> Accepted:
         return Accepted(
             kernel=self._kernel.id,
-            stages=tuple(self._reports),
+            stages=self.reports,
             timings=timings.workloads,
             worst_error=worst_error,
             comparison=timings.comparison,
         )
 
     # ------------------------------------------------------------------------------------------------------ stages
-
-    def _screen(self) -> None:
-        if self._kernel.language not in self._judge.target.languages:
-            raise Failed("forbidden_source", f"the {self._judge.target.name} target has no {self._kernel.language}")
-        found = screen(self._kernel)
-        if found:
-            first = found[0]
-            raise Failed("forbidden_source", f"{first.file}:{first.line}: {first.message}", diagnostics=found)
-
-    def _build(self, evidence: Evidence) -> Build:
-        build = self._judge.build_variant(self._kernel, "release")
-        evidence.command = build.report.command
-        evidence.output = build.report.output
-        evidence.details["cached"] = build.report.cached
-        if build.library is None:
-            reason = build.reason or "compile_error"
-            raise Failed(reason, build.message, diagnostics=build.report.diagnostics)
-        return build
 
     def _correct(self, runner: Runner, evidence: Evidence) -> None:
         """Every workload on given inputs twice and on one other distribution; all others as time allows."""
@@ -251,31 +210,6 @@ class Gauntlet:
         self._require_quiet(runner)
         evidence.details["calls_after_timing"] = CALLS_AFTER
 
-    # --------------------------------------------------------------------------------------------------- machinery
-
-    @contextmanager
-    def _stage(self, stage: Stage, evidence: Evidence | None = None, *, goes_on: bool = False) -> Iterator[Evidence]:
-        """Run one stage (or a part of one that `goes_on`), report it, and turn its failure into a verdict."""
-        self._judge.progress(stage)
-        evidence = evidence or Evidence()
-        begin = time.perf_counter() - evidence.seconds
-        try:
-            yield evidence
-        except WorkerFailed as failure:
-            failed = Failed(
-                failure.reason,
-                f"it {failure.message}",
-                diagnostics=failure.diagnostics,
-                details=failure.details,
-                output=failure.output,
-            )
-            raise self._rejection(stage, self._explained(failed), evidence, begin) from failure
-        except Failed as failed:
-            raise self._rejection(stage, failed, evidence, begin) from None
-        evidence.seconds = time.perf_counter() - begin
-        if not goes_on:
-            self._reports.append(_report(stage, evidence, passed=True))
-
     def _explained(self, failed: Failed) -> Failed:
         """A crash with the source line that the sanitizers find for it, where they find one."""
         if failed.reason not in CRASHES or failed.diagnostics:
@@ -288,31 +222,3 @@ class Gauntlet:
         except Failed as other:
             failed.details["sanitizer"] = other.message
         return failed
-
-    def _rejection(self, stage: Stage, failed: Failed, evidence: Evidence, begin: float) -> _Rejection:
-        evidence.details.update(failed.details)
-        evidence.output = failed.output or evidence.output
-        evidence.seconds = time.perf_counter() - begin
-        self._reports.append(_report(stage, evidence, passed=False))
-        return _Rejection(
-            Rejected(
-                kernel=self._kernel.id,
-                stage=stage,
-                reason=failed.reason,
-                message=failed.message,
-                stages=tuple(self._reports),
-                diagnostics=failed.diagnostics,
-                mismatch=failed.mismatch,
-            )
-        )
-
-
-def _report(stage: Stage, evidence: Evidence, *, passed: bool) -> StageReport:
-    return StageReport(
-        stage=stage,
-        passed=passed,
-        seconds=evidence.seconds,
-        command=evidence.command,
-        stdout=evidence.output,
-        details=evidence.details,
-    )
