@@ -6,7 +6,7 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from agents.attempts import Judged
-from tools.records import BuildReport, Diagnostic, Profile, QuickResult, Rejected, StageReport, Verdict
+from tools.records import BuildReport, DeviceCode, Diagnostic, Profile, QuickResult, Rejected, StageReport, Verdict
 
 STREAM_TAIL = 2000
 DIAGNOSTICS = 20
@@ -58,7 +58,23 @@ def of_build(report: BuildReport) -> dict[str, JsonValue]:
         found["diagnostics"] = _diagnostics(report.diagnostics)
     elif not report.built:
         found["output"] = report.output[-STREAM_TAIL:]
+    if report.device is not None:
+        found["device"] = _device(report.device)
     return found
+
+
+def _device(code: DeviceCode) -> dict[str, JsonValue]:
+    """The device part of a build, short: the occupancy of a block size is its share, its blocks and what limits it."""
+    functions: list[JsonValue] = []
+    for f in code.functions:
+        shown: dict[str, JsonValue] = f.model_dump(mode="json", exclude={"symbol", "occupancy"}, exclude_none=True)
+        if f.occupancy:
+            shown["occupancy_by_threads"] = {
+                str(o.threads): f"{o.share:.0%} ({o.blocks} blocks, limited by {', '.join(o.limited_by)})"
+                for o in f.occupancy
+            }
+        functions.append(shown)
+    return {"architecture": code.architecture, "functions": functions}
 
 
 def of_quick(results: list[QuickResult]) -> list[JsonValue]:

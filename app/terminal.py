@@ -11,7 +11,16 @@ from rich.table import Table
 from app.quantities import duration, percent, span, tally, times
 from app.summary import Summary, WorkloadRow
 from memory.runs import Attempt
-from tools.records import Accepted, Diagnostic, Rejected, Verdict, WorkloadTiming
+from tools.records import (
+    Accepted,
+    DeviceCode,
+    DeviceFunction,
+    Diagnostic,
+    Occupancy,
+    Rejected,
+    Verdict,
+    WorkloadTiming,
+)
 
 
 def console_for(stderr: bool = False) -> Console:
@@ -69,6 +78,9 @@ def print_verdict(console: Console, verdict: Verdict, baseline: str) -> None:
         mark = "[green]passed[/green]" if stage.passed else "[red]failed[/red]"
         table.add_row(stage.stage, mark, duration(stage.seconds))
     console.print(table)
+    for stage in verdict.stages:
+        if stage.build is not None and stage.build.device is not None:
+            print_device_code(console, stage.build.device)
     console.print()
     if isinstance(verdict, Accepted):
         console.print("[bold green]accepted[/bold green]")
@@ -81,7 +93,33 @@ def print_verdict(console: Console, verdict: Verdict, baseline: str) -> None:
     elif isinstance(verdict, Rejected):
         _print_rejection(console, verdict)
     else:
-        console.print(f"[bold yellow]not judged[/bold yellow]: {escape(verdict.message)}")
+        console.print(f"[bold yellow]could not judge[/bold yellow]: {escape(verdict.message)}")
+
+
+def print_device_code(console: Console, code: DeviceCode) -> None:
+    """What each kernel takes of a multiprocessor, and how full blocks of its size can make one."""
+    numeric = ("registers", "stack", "spilled", "shared", "threads", "occupancy")
+    table = plain_table(code.architecture, *numeric, "limited by", numeric=numeric)
+    for f in code.functions:
+        best = fullest(f)
+        table.add_row(
+            escape(f.name),
+            "" if f.registers is None else str(f.registers),
+            f"{f.stack_bytes} B",
+            f"{f.spill_store_bytes + f.spill_load_bytes} B",
+            "" if f.static_shared_bytes is None else f"{f.static_shared_bytes} B",
+            str(best.threads) if best else "",
+            percent(best.share) if best else "",
+            ", ".join(best.limited_by) if best else "",
+        )
+    console.print()
+    console.print(table)
+
+
+def fullest(function: DeviceFunction) -> Occupancy | None:
+    """The occupancy to show of a kernel: of its declared size of block, else the highest with the fewest threads."""
+    declared = [each for each in function.occupancy if each.threads == function.most_threads]
+    return next(iter(declared), None) or max(function.occupancy, key=lambda o: (o.share, -o.threads), default=None)
 
 
 def timing_table(timings: Sequence[WorkloadTiming], baseline: str) -> Table:

@@ -2,6 +2,7 @@
 
 request  {"v": 1, "id": "7", "op": "open" | "build" | "evaluate" | "quick" | "profile", "task": {TaskSource}, ...}
          {"v": 1, "id": "7", "op": "cancel"} takes back a request that has not begun
+         "target": "cpu" | "cuda" is optional: a request with a kernel means the target of the kernel's language
 answer   {"v": 1, "id": "7", "ok": true, "result": ...}
          {"v": 1, "id": "7", "ok": false, "error": {"kind": "task" | "kernel" | "infrastructure" | "cancelled",
           "fault": ..., "message": ..., "advice": ...}}
@@ -25,15 +26,18 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import psutil
-from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
+from tools.deviceless import NO_DEVICE, NOT_YET, DevicelessJudge
 from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithError
 from tools.judge import Judge, open_task
 from tools.process import descendants, is_running
-from tools.records import Kernel
+from tools.records import Kernel, TargetName
+from tools.targets.cuda import CudaTarget
+from tools.targets.cuda_toolkit import find_devices
 from tools.task import TaskSource
 
 VERSION = 1
@@ -45,6 +49,7 @@ END_SECONDS = 3.0
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 Request = dict[str, Any]
+AnyJudge: TypeAlias = Judge | DevicelessJudge
 
 
 class Service:
@@ -52,20 +57,20 @@ class Service:
 
     def __init__(self, answers: IO[str]) -> None:
         self._answers = answers
-        self._judges: OrderedDict[str, Judge] = OrderedDict()
+        self._judges: OrderedDict[tuple[str, TargetName], AnyJudge] = OrderedDict()
 
     def answer(self, request: Request) -> None:
         """Do one request and write its answer."""
         job = str(request["id"])
-        operations: dict[str, Callable[[Judge, Request], JsonValue]] = {
-            "open": lambda judge, _: _plain(judge.facts),
+        operations: dict[str, Callable[[AnyJudge, Request], JsonValue]] = {
+            "open": lambda judge, _: _plain(_with_device(judge).facts),
             "build": lambda judge, asked: _plain(judge.build(_kernel(asked["kernel"]))),
             "evaluate": _evaluate,
             "quick": _quick,
             "profile": _profile,
         }
         try:
-            judge = self._judge(TaskSource.model_validate(request["task"]), job)
+            judge = self._judge(TaskSource.model_validate(request["task"]), _target(request), job)
             result = operations[request["op"]](judge, request)
         except (KeyError, ValidationError) as error:
             self.fail(job, "infrastructure", f"the request can't be understood: {error}")
@@ -83,20 +88,21 @@ class Service:
         error = {"kind": kind, "fault": fault, "message": message, "advice": advice}
         self._write({"v": VERSION, "id": job, "ok": False, "error": error})
 
-    def _judge(self, source: TaskSource, job: str) -> Judge:
+    def _judge(self, source: TaskSource, target: TargetName, job: str) -> AnyJudge:
         def progress(stage: str) -> None:
             sys.stderr.write(json.dumps({"v": VERSION, "id": job, "stage": stage}) + "\n")
             sys.stderr.flush()
 
         progress("begun")
-        judge = self._judges.get(source.id)
+        key = (source.id, target)
+        judge = self._judges.get(key)
         if judge is None:
             while len(self._judges) >= OPEN_JUDGES:
                 self._judges.popitem(last=False)[1].close()
             with _bounded_memory():
-                judge = open_task(source, progress=progress)
-            self._judges[source.id] = judge
-        self._judges.move_to_end(source.id)
+                judge = _open(source, target, progress)
+            self._judges[key] = judge
+        self._judges.move_to_end(key)
         judge.progress = progress
         return judge
 
@@ -105,7 +111,29 @@ class Service:
         self._answers.flush()
 
 
-def _evaluate(judge: Judge, request: Request) -> JsonValue:
+def _target(request: Request) -> TargetName:
+    """The target that a request is about."""
+    if "target" in request:
+        return TypeAdapter[TargetName](TargetName).validate_python(request["target"])
+    kernels = [request["kernel"]] if "kernel" in request else request.get("kernels", [])
+    return "cuda" if any(_kernel(kernel).language != "cpp" for kernel in kernels) else "cpu"
+
+
+def _open(source: TaskSource, target: TargetName, progress: Callable[[str], None]) -> AnyJudge:
+    if target == "cuda":
+        return DevicelessJudge(source, CudaTarget(), progress, NOT_YET if find_devices() else NO_DEVICE)
+    return open_task(source, target, progress)
+
+
+def _with_device(judge: AnyJudge) -> Judge:
+    if isinstance(judge, DevicelessJudge):
+        raise judge.refusal
+    return judge
+
+
+def _evaluate(judge: AnyJudge, request: Request) -> JsonValue:
+    if isinstance(judge, DevicelessJudge):
+        return _plain(judge.evaluate(_kernel(request["kernel"])))
     incumbent = request.get("incumbent")
     verdict = judge.evaluate(
         _kernel(request["kernel"]), _kernel(incumbent) if incumbent else None, final=bool(request.get("final"))
@@ -113,16 +141,16 @@ def _evaluate(judge: Judge, request: Request) -> JsonValue:
     return _plain(verdict)
 
 
-def _quick(judge: Judge, request: Request) -> JsonValue:
+def _quick(judge: AnyJudge, request: Request) -> JsonValue:
     incumbent = request.get("incumbent")
     kernels = [_kernel(kernel) for kernel in request["kernels"]]
-    return [_plain(result) for result in judge.quick(kernels, _kernel(incumbent) if incumbent else None)]
+    return [_plain(result) for result in _with_device(judge).quick(kernels, _kernel(incumbent) if incumbent else None)]
 
 
-def _profile(judge: Judge, request: Request) -> JsonValue:
+def _profile(judge: AnyJudge, request: Request) -> JsonValue:
     from tools.profilers.cpu import profile_kernel
 
-    return _plain(profile_kernel(judge, _kernel(request["kernel"]), request.get("workload")))
+    return _plain(profile_kernel(_with_device(judge), _kernel(request["kernel"]), request.get("workload")))
 
 
 def _kernel(value: object) -> Kernel:
