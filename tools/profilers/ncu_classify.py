@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tools.counters import Cause, Stall
 from tools.profilers.ncu_causes import LOCAL, SECTORS, SUSPECTS, TINY_SECONDS, limiters, sectors
-from tools.profilers.ncu_limits import SATURATED, Figures, Limit, find_limit, stall_shares, waiting_cause
+from tools.profilers.ncu_limits import PIPES, SATURATED, Figures, Limit, find_limit, stall_shares, waiting_cause
 from tools.profilers.ncu_metrics import STALLS, WORKING
 
 Bottleneck: TypeAlias = Literal["memory", "compute", "latency", "overhead"]
@@ -83,12 +83,17 @@ def classify(figures: Figures) -> Reading | None:
         cause,
         limit.unit,
         (*sentences, *_remarks(figures, noted)),
-        tuple(
-            f"whether {suspect.cause} is a cause (needs {', '.join(n for n in suspect.needs if n not in figures)})"
-            for suspect in SUSPECTS
-            if suspect not in examined
-        ),
+        _unexamined(figures, limit),
     )
+
+
+def _unexamined(figures: Figures, limit: Limit) -> tuple[str, ...]:
+    """Causes that could not be judged. Full issue slots are the name for a limit that no pipe is, so pipes count."""
+    needs = {suspect.cause: suspect.needs for suspect in SUSPECTS}
+    if limit.cause == "issue_slots":
+        needs["compute_pipe"] = PIPES
+    lacking = {cause: [name for name in names if name not in figures] for cause, names in needs.items()}
+    return tuple(f"whether {cause} is a cause: needs {', '.join(names)}" for cause, names in lacking.items() if names)
 
 
 def top_stalls(figures: Figures) -> tuple[Stall, ...]:

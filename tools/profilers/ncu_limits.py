@@ -47,11 +47,12 @@ class Limit(NamedTuple):
 
 def find_limit(figures: Figures) -> Limit | None:
     """The side of the chip that is at its limit. None when too little was delivered to tell a limit from a wait, or
-    one unit from another."""
-    sides = [(figures[side], side) for side in ("memory", "compute") if side in figures]
-    share, side = max(sides, default=(0.0, ""))
+    one unit from another: a busy side alone does not decide, since the other may be busier."""
+    if "memory" not in figures or "compute" not in figures:
+        return None
+    share, side = max((figures[side], side) for side in ("memory", "compute"))
     if share < SATURATED:
-        return Limit("none", share) if len(sides) == 2 else None
+        return Limit("none", share)
     return _memory_limit(figures, share) if side == "memory" else _compute_limit(figures, share)
 
 

@@ -20,6 +20,8 @@ HOT_SHARE: Final = 0.02
 """Of all samples; a line below it is not hot."""
 INAPPLICABLE: Final = frozenset({"MemoryL2Compression"})
 """Rules on memory that can be compressed, which an application must allocate so; they report a gain for any memory."""
+LEAST_GAIN: Final = 0.01
+"""A rule that promises less is left out."""
 TOLD_ANYWAY: Final = frozenset({"SOLBottleneck"})
 """A rule that is worth its text also when it is not about a gain."""
 _UNITS: Final = {figure.name: figure.unit for figure in FIGURES} | {q.name: q.unit for q in QUOTIENTS}
@@ -83,6 +85,7 @@ def best_rules(rows: Sequence[RuleRow], launch: int) -> tuple[Rule, ...]:
         if row.launch == launch
         and (row.kind != "INF" or row.rule.name in TOLD_ANYWAY)
         and row.rule.name not in INAPPLICABLE
+        and (row.rule.speedup is None or row.rule.speedup >= LEAST_GAIN)
     ]
     return tuple(sorted(rules, key=lambda rule: (rule.scope != "global", -(rule.speedup or 0.0)))[:MOST_RULES])
 

@@ -35,13 +35,14 @@ class Limits:
     """Bytes of a multiprocessor."""
     shared_of_block: int
     """Most bytes of one block, when it asks for them."""
-    barriers: int
+    barriers: int | None = None
+    """Named barriers of all blocks together; they bind from Hopper on."""
 
 
 LIMITS: Final[dict[int, Limits]] = {
-    80: Limits(warps=64, blocks=32, shared=164 << 10, shared_of_block=163 << 10, barriers=64),
-    86: Limits(warps=48, blocks=16, shared=100 << 10, shared_of_block=99 << 10, barriers=16),
-    89: Limits(warps=48, blocks=24, shared=100 << 10, shared_of_block=99 << 10, barriers=24),
+    80: Limits(warps=64, blocks=32, shared=164 << 10, shared_of_block=163 << 10),
+    86: Limits(warps=48, blocks=16, shared=100 << 10, shared_of_block=99 << 10),
+    89: Limits(warps=48, blocks=24, shared=100 << 10, shared_of_block=99 << 10),
     90: Limits(warps=64, blocks=32, shared=228 << 10, shared_of_block=227 << 10, barriers=64),
     100: Limits(warps=64, blocks=32, shared=228 << 10, shared_of_block=227 << 10, barriers=64),
     120: Limits(warps=48, blocks=24, shared=100 << 10, shared_of_block=99 << 10, barriers=24),
@@ -85,7 +86,7 @@ def occupancy(
         "registers": REGISTERS // _PARTITIONS // of_warp * _PARTITIONS // warps,
         "shared memory": limits.shared // _up(shared + _RESERVED_SHARED, _SHARED_UNIT),
     }
-    if barriers:
+    if barriers and limits.barriers:
         fits["barriers"] = limits.barriers // barriers
     blocks = min(fits.values())
     if blocks == 0:
