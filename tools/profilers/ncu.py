@@ -18,7 +18,7 @@ from typing import Final
 from tools.counters import Fault, Uncounted
 from tools.errors import InfrastructureError
 from tools.process import Completed, run_command
-from tools.profilers.ncu_metrics import parse_query, requested, validate
+from tools.profilers.ncu_metrics import can_be_asked, named, parse_query, validate
 from tools.profilers.ncu_report import Findings, Pages, read_report
 
 SECTIONS: Final = (
@@ -39,6 +39,7 @@ COLLECTIONS: Final = ("profiling", "launch")
 PAGE_SECONDS: Final = 60.0
 PAGE_BYTES: Final = 64 << 20
 PLACES: Final = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
+UNKNOWN_METRIC: Final = "Failed to find metric"
 _PROFILED: Final = re.compile(r"==PROF== Profiling ")
 
 
@@ -174,9 +175,13 @@ def collect(
     report = folder / "report.ncu-rep"
     environment = {**env, "TMPDIR": str(folder)}
     try:
-        metrics, _ = validate((*requested(), *wanted.metrics), chip_metrics(ncu))
+        names, _ = validate((*named(), *wanted.metrics), chip_metrics(ncu))
+        metrics = [name for name in names if can_be_asked(name)]
         command = collect_command(ncu, program, report, wanted, metrics)
         ran = run_command(command, timeout=timeout, env=environment, output_limit=PAGE_BYTES)
+        if UNKNOWN_METRIC in ran.stdout + ran.stderr:  # ends the run; the sections deliver what they have
+            command = collect_command(ncu, program, report, wanted, ())
+            ran = run_command(command, timeout=timeout, env=environment, output_limit=PAGE_BYTES)
         if (fault := fault_of(ran, report.is_file())) is not None:
             return fault
         pages = [_page(ncu, report, page, environment) for page in ("raw", "details", "source")]

@@ -122,7 +122,6 @@ def _low_occupancy(figures: Figures, limit: Limit) -> tuple[float, str]:
     """The cycles without an instruction that more warps could fill: no more than warps are lacking."""
     theoretical = figures["theoretical_occupancy"]
     held = limiters(figures)
-    held = limiters(figures)
     text = f"only {theoretical:.0%} of the warps that a multiprocessor holds can be resident"
     text += f" (limited by {held})" if held else ""
     if limit.side != "none" or figures.get("tensor_pipe", 0.0) >= TENSOR_USED:

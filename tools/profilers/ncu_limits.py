@@ -31,6 +31,8 @@ LATENCIES: Final[tuple[tuple[Cause, tuple[str, ...]], ...]] = (
     ("synchronization", ("barrier", "sleeping")),
 )
 """Which cause a wait stands for. Any other is for results of the warp's own earlier instructions."""
+TELLING_WAITS: Final = (*GLOBAL_WAITS, *SHARED_WAITS, "barrier", "wait", "selected")
+"""Every chip since Volta has them; without one of them, what warps wait for most can't be told."""
 PIPES: Final = ("fp32_pipe", "alu_pipe", "fp64_pipe", "xu_pipe", "lsu_pipe", "tensor_pipe")
 
 
@@ -46,13 +48,13 @@ class Limit(NamedTuple):
 
 
 def find_limit(figures: Figures) -> Limit | None:
-    """The side of the chip that is at its limit. None when too little was delivered to tell a limit from a wait, or
-    one unit from another: a busy side alone does not decide, since the other may be busier."""
+    """The side of the chip that is at its limit. None when too little was delivered to tell a limit from a wait, one
+    wait or one unit from another: a busy side alone does not decide, since the other may be busier."""
     if "memory" not in figures or "compute" not in figures:
         return None
     share, side = max((figures[side], side) for side in ("memory", "compute"))
     if share < SATURATED:
-        return Limit("none", share)
+        return Limit("none", share) if all(f"stall_{name}" in figures for name in TELLING_WAITS) else None
     return _memory_limit(figures, share) if side == "memory" else _compute_limit(figures, share)
 
 

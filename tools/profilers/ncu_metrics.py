@@ -209,14 +209,21 @@ WORKING: Final = frozenset({"selected", "not_selected"})
 """States that are not waiting: the more of them, the fuller the issue slots."""
 
 _QUERIED: Final = re.compile(r"([A-Za-z][\w.]*__\w+)\s+(?:Counter|Ratio|Throughput)\b")
+_ROLLED_UP: Final = re.compile(r"\w\.(sum|min|max|avg|pct|ratio|max_rate)(\.\w+)?$")
 _IN_REPORTS_ONLY: Final = ("derived__", "sass__", "memory_", "sm__maximum_warps_")
 """Prefixes of metrics that come with a section of the report, which no query lists."""
 
 
-def requested(figures: Iterable[Figure] = FIGURES) -> tuple[str, ...]:
-    """ncu names to ask for, in the order of the table."""
-    names = [source for figure in figures for source in figure.sources]
+def named() -> tuple[str, ...]:
+    """Every ncu name in the table, in its order."""
+    names = [source for figure in FIGURES for source in figure.sources]
     return tuple(dict.fromkeys([*names, *(stall.source for stall in STALLS)]))
+
+
+def can_be_asked(name: str) -> bool:
+    """Whether `--metrics` takes the name. Without a roll-up (`launch__`, `derived__`, `sass__`) a metric comes with its
+    section or not at all: asked for by name, one that ncu does not find ends the whole run."""
+    return _ROLLED_UP.search(name) is not None
 
 
 def parse_query(text: str) -> frozenset[str]:
