@@ -23,7 +23,8 @@ from tools.targets.occupancy import (
 )
 from tools.targets.ptxas import Use, function_text, launch_bounds, read_messages, read_report, source_place
 
-ZOO = (Path(__file__).parent / "golden/h200/zoo/zoo_ptxas.txt").read_text()
+GOLDEN = Path(__file__).parent / "golden/h200"
+ZOO = (GOLDEN / "zoo/zoo_ptxas.txt").read_text()
 
 OLDER = """\
 ptxas info    : 0 bytes gmem, 8 bytes cmem[4]
@@ -194,6 +195,15 @@ def test_occupancy_by_hand() -> None:
     assert heavy is not None and (heavy.blocks, heavy.limited_by) == (1, ("registers",))
     wide = occupancy("sm_90", threads=128, registers=16, shared=100 << 10)
     assert wide is not None and (wide.blocks, wide.limited_by) == (2, ("shared memory",))
+
+
+def test_occupancy_agrees_with_an_h200() -> None:
+    rows = [line for line in (GOLDEN / "occupancy.txt").read_text().splitlines() if not line.startswith("#")]
+    assert len(rows) == 81
+    for row in rows:
+        threads, registers, shared, blocks = map(int, row.split())
+        ours = occupancy("sm_90a", threads, registers, shared, barriers=1)
+        assert (ours.blocks if ours else 0) == blocks, row
 
 
 def test_blocks_that_cannot_be_launched_have_no_occupancy() -> None:

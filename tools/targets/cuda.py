@@ -135,9 +135,10 @@ class CudaTarget:
             )
         workplace = _workplace(folder, find_toolkit(), find_compiler())
         result = workplace.run((str(tool), "-sass", "-fun", symbol, f"../{LIBRARY}"), output=_LISTED)
-        if not result.ok:
-            raise InfrastructureError(f"cuobjdump failed: {last_line(result)}")
-        return result.stdout
+        _, found, text = result.stdout.partition(f"Function : {symbol}\n")
+        if not result.ok or not found:
+            raise InfrastructureError(f"cuobjdump did not list {symbol}: {last_line(result)}")
+        return found + text
 
     def _check(self, kernel: Kernel, variant: Variant, libraries: Sequence[str]) -> None:
         if kernel.language not in self.languages:

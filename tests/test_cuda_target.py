@@ -1,0 +1,384 @@
+"""The CUDA compiler behind the target: what it builds without a GPU, what it refuses and how it says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.contract import Signature, Tensor, task_header
+from tools.errors import InfrastructureError, KernelError
+from tools.records import Kernel, StageReport
+from tools.reference import load_reference
+from tools.targets import cuda_toolkit
+from tools.targets.base import Build
+from tools.targets.cuda import CudaTarget
+from tools.targets.cuda_flags import allowed_flag
+from tools.targets.cuda_toolkit import Device, chosen_architecture, find_devices, find_toolkit
+from tools.targets.foresee import evaluate, foreseen_faults
+from tools.task import read_task
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/kernel.cu"))
+ARRAY = {"dtype": "float32", "shape": (1000,)}
+SIGNATURE = Signature(inputs=(Tensor(name="a", **ARRAY),), outputs=(Tensor(name="out", **ARRAY),))  # type: ignore[arg-type]
+HEADER = task_header("test", [SIGNATURE])
+COPY = "__global__ void copy(const float* a, float* out) { out[threadIdx.x] = a[threadIdx.x]; }"
+LAUNCH = "copy<<<1, 32, 0, stream>>>(args.a, args.out);"
+
+
+def _toolkit_problem() -> str:
+    try:
+        find_toolkit()
+    except InfrastructureError as error:
+        return str(error)
+    return ""
+
+
+needs_nvcc = pytest.mark.skipif(bool(_toolkit_problem()), reason=_toolkit_problem() or "nvcc is here")
+needs_no_gpu = pytest.mark.skipif(bool(find_devices()), reason="this machine has a GPU")
+
+
+def source(before: str = COPY, body: str = LAUNCH) -> str:
+    """Line 2 begins with `before`; `body` follows the line of `solve`."""
+    head = 'extern "C" void solve(const task::Args& args, void* scratch, task::Stream stream) {'
+    return f'#include "task.h"\n{before}\n{head}\n{body}\n}}\n'
+
+
+def kernel(text: str, **settings: Any) -> Kernel:
+    return Kernel.model_validate({"language": "cuda", "files": {"kernel.cu": text}, **settings})
+
+
+def compiled(text: str, libraries: tuple[str, ...] = (), **settings: Any) -> Build:
+    return CudaTarget("sm_90a").compile_kernel(kernel(text, **settings), HEADER, libraries=libraries)
+
+
+# ------------------------------------------------------------------------------------------------------------ building
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_builds_and_reports_its_kernel(name: str) -> None:
+    task = read_task(ROOT / "examples" / name)
+    reference = load_reference(task)
+    header = task_header(task.name, [reference.signature(index) for index in range(len(task.workloads))])
+    build = CudaTarget("sm_90a").compile_kernel(task.start["cuda"], header)
+    assert build.library is not None and build.library.is_file(), build.report.output
+    assert build.report.device is not None and build.report.device.architecture == "sm_90a"
+    (found,) = build.report.device.functions
+    assert found.kind == "kernel" and found.name.startswith("(anonymous namespace)::")
+    assert found.registers and found.spill_store_bytes == found.stack_bytes == 0
+    assert found.most_threads == found.occupancy[-1].threads
+
+
+@needs_nvcc
+def test_a_build_is_kept_by_architecture_and_told_apart_by_it() -> None:
+    text = source()
+    first, again = compiled(text), compiled(text)
+    assert first.library is not None and again.library == first.library and again.report.cached
+    other = CudaTarget("sm_80").compile_kernel(kernel(text), HEADER)
+    assert other.library is not None and other.library != first.library
+    assert other.report.device is not None and other.report.device.architecture == "sm_80"
+    assert "arch=compute_90a,code=sm_90a" in first.report.command and "-lineinfo" in first.report.command
+
+
+@needs_nvcc
+def test_hoppers_own_instructions_several_files_defines_and_flags_reach_the_compiler() -> None:
+    files = {
+        "kernel.cu": source(
+            '#include "part/helper.cuh"\n#if N != 7\n#error N\n#endif\n'
+            "__device__ __noinline__ float slow(float x) { float a[30]; for (int i = 0; i < 30; ++i) a[i] = x * i;"
+            " return a[(int)x]; }\n"
+            "template <int M> __global__ void __launch_bounds__(256, 2) copy(const float* a, float* out) {\n"
+            'asm volatile("wgmma.fence.sync.aligned;"); out[M] = slow(helper(a[M])); }',
+            "copy<3><<<1, 256, 0, stream>>>(args.a, args.out); host(args);",
+        ),
+        "part/helper.cuh": "__device__ inline float helper(float x) { return x + N; }\nvoid host(const task::Args&);",
+        "host.cpp": "#include <cstdint>\nnamespace task { struct Args; }\nvoid host(const task::Args&) {}",
+    }
+    made = Kernel(language="cuda", files=files, defines={"N": "7"}, flags=("--use_fast_math", "-maxrregcount=64"))
+    build = CudaTarget("sm_90a").compile_kernel(made, HEADER)
+    assert build.report.device is not None, build.report.output
+    copy, slow = build.report.device.functions
+    assert (copy.kind, copy.most_threads, slow.kind, slow.registers) == ("kernel", 256, "function", None)
+    assert copy.name.startswith("void copy<3>(") and slow.name == "slow(float)"
+    assert "--use_fast_math" in build.report.command
+
+
+TEMPLATE = 'template <int N> __device__ float f() { static_assert(N > 3, "too small"); return N; }\n'
+BROKEN = {
+    "host": ("", "undeclared = 1;", 4, 'identifier "undeclared" is undefined'),
+    "device": ("__global__ void k() { undeclared = 1; }", "k<<<1, 1>>>();", 2, 'identifier "undeclared" is undefined'),
+    "assembly": (
+        '__global__ void k(float* p) {\nasm volatile("mov.f99 %0, 1;" : "=f"(p[0]));\n}',
+        "k<<<1, 1>>>(args.out);", 3, "ptxas: Unknown modifier",
+    ),
+    "template": (TEMPLATE + "__global__ void k(float* p) { p[0] = f<2>(); }", "k<<<1, 1>>>(args.out);", 2, "too small"),
+    "include": ('#include "nowhere.h"', "", 2, "No such file"),
+    "outside": ('#include "/etc/hostname"', "", 2, "No such file"),
+    "host assembly": ("", 'asm("bogus %eax");', 4, "no such instruction"),
+    "undefined": ('extern "C" void cblas_sgemm();', "cblas_sgemm();", None, "undefined reference to `cblas_sgemm'"),
+    "device function": (
+        "__device__ float other(float); __global__ void k(float* p) { p[0] = other(p[1]); }",
+        "k<<<1, 1>>>(args.out);", None, "ptxas: Unresolved extern function",
+    ),
+    "shared memory": (
+        "template <int N> __global__ void k(float* p) { __shared__ float big[N]; big[threadIdx.x] = p[0];"
+        " __syncthreads(); p[1] = big[5]; }",
+        "k<70000><<<1, 1>>>(args.out);", None, "uses too much shared data",
+    ),
+}  # fmt: skip
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_does_not_build_is_told_by_line(name: str) -> None:
+    before, body, line, said = BROKEN[name]
+    build = compiled(source(before, body))
+    errors = [item for item in build.report.diagnostics if item.severity == "error"]
+    assert (build.reason, build.library, build.report.built, build.report.device) == (
+        "compile_error",
+        None,
+        False,
+        None,
+    )
+    assert said in errors[0].message and errors[0].line == line
+    assert errors[0].file == ("kernel.cu" if line else None)
+    assert build.message.startswith(f"kernel.cu:{line}: ") or line is None
+
+
+@needs_nvcc
+def test_a_library_without_the_entry_is_told_apart() -> None:
+    assert compiled('#include "task.h"\nstatic int unused;\n').reason == "no_entry"
+
+
+@needs_nvcc
+def test_the_devices_libraries_are_only_for_tasks_that_allow_them() -> None:
+    text = source('extern "C" int cublasCreate_v2(void**);', "void* handle; cublasCreate_v2(&handle);")
+    refused = compiled(text)
+    assert refused.reason == "forbidden_library" and "cublas" in refused.message
+    try:
+        allowed = compiled(text, libraries=("cublas", "openblas"))
+    except InfrastructureError as error:
+        assert "lacks" in error.message
+    else:
+        assert allowed.library is not None
+
+
+@needs_nvcc
+def test_a_listing_shows_one_function() -> None:
+    target = CudaTarget("sm_90a")
+    build = compiled(source(COPY + "\n__global__ void other(float* p) { p[0] = 1; }"))
+    text = target.listing(build, "copy", "ptx")
+    assert ".entry _Z4copy" in text and "other" not in text and text.rstrip().endswith("}")
+    with pytest.raises(KernelError, match="no device function `nothing`"):
+        target.listing(build, "nothing", "ptx")
+    if find_toolkit().tool("cuobjdump") is None:
+        with pytest.raises(InfrastructureError, match="cuobjdump"):
+            target.listing(build, "copy", "sass")
+    else:
+        assert "EXIT" in target.listing(build, "copy", "sass")
+
+
+def test_what_did_not_build_has_no_listing() -> None:
+    wide = source(body="copy<<<1, 2048, 0, stream>>>(args.a, args.out);")
+    with pytest.raises(KernelError, match="does not build"):
+        CudaTarget("sm_90a").listing(compiled(wide), "copy", "ptx")
+
+
+# ------------------------------------------------------------------------------------------------------------ settings
+
+FORBIDDEN_FLAGS = (
+    *("-I/x", "-include", "-ccbin=/x", "--compiler-bindir=/x", "@file", "-O3 -I/x", "-Xlinker=-rpath,/", "-L/x", "-lm"),
+    *("-Xcompiler=-fplugin=x", "-Xptxas=-v,-o=/x", "-o", "-DX", "--options-file=x", "-optf=x", "-dc", "-rdc=true"),
+    *(
+        "-arch=sm_80",
+        "-gencode=arch=compute_80,code=sm_80",
+        "-G",
+        "-run",
+        "-default-stream=per-thread",
+        "--keep-dir=/x",
+    ),
+    *("-cudart=shared", "-std=c++20\n", "-maxrregcount=", "-Xptxas=", "-dryrun", "-fatbin", "-M", ""),
+)
+
+
+@pytest.mark.parametrize("flag", FORBIDDEN_FLAGS)
+def test_flags_outside_the_closed_set_are_refused(flag: str) -> None:
+    with pytest.raises(KernelError, match="is not allowed"):
+        compiled(source(), flags=(flag,))
+
+
+@pytest.mark.parametrize("flag", ["-O2", "--fmad=false", "-Xptxas=-O2", "-Xptxas=-dlcm=cg", "--maxrregcount=40"])
+def test_flags_of_code_generation_are_allowed(flag: str) -> None:
+    assert allowed_flag(flag)
+
+
+def test_every_flag_that_a_tuner_may_try_is_allowed() -> None:
+    groups = CudaTarget().tunable_flags
+    assert groups and all(group[0] == () for group in groups)
+    assert all(allowed_flag(flag) for group in groups for alternative in group for flag in alternative)
+
+
+@needs_nvcc
+def test_every_flag_that_a_tuner_may_try_builds_with_the_others() -> None:
+    flags = tuple(flag for group in CudaTarget().tunable_flags for flag in group[-1])
+    build = compiled(source(), flags=flags)
+    assert build.library is not None, build.report.output
+
+
+def test_other_languages_and_simulation_are_refused() -> None:
+    with pytest.raises(KernelError, match="no cpp kernels"):
+        CudaTarget("sm_90a").compile_kernel(Kernel(language="cpp", files={"kernel.cpp": ""}), HEADER)
+    with pytest.raises(InfrastructureError, match="simulated"):
+        CudaTarget("sm_90a").compile_kernel(kernel(source()), HEADER, "simulate")
+
+
+def test_a_worker_may_map_the_driver_but_no_library_that_computes() -> None:
+    target = CudaTarget()
+    assert target.may_map("libcuda.so.1") and target.may_map("libstdc++.so.6")
+    assert not target.may_map("libcublas.so.13") and target.may_map("libcublas.so.13", ["cublas"])
+
+
+# ----------------------------------------------------------------------------------------------------------- foresight
+
+
+@pytest.mark.parametrize(
+    ("before", "body", "line", "said"),
+    [
+        ("#define T 1024\n__global__ void __launch_bounds__(2 * T) k() {}", "", 3, "2048 threads"),
+        ("constexpr int T = 1 << 10;\n" + COPY, "copy<<<1, dim3(T, 2), 0, stream>>>(args.a, args.out);", 5, "2048"),
+        (COPY, "const dim3 block(64, 32);\ncopy<<<1, block>>>(args.a, args.out);", 5, "2048 threads"),
+        ("__global__ void k() {\n __shared__ float a[task::Args::a_d0][60];\n}", "", 3, "240000 bytes"),
+        ("__global__ void k() {\n __shared__ double a[20000];\n__shared__ char b[4][20000]; }", "", 3, "240000 bytes"),
+    ],
+)
+def test_what_arithmetic_can_tell_is_refused_before_the_compiler(before: str, body: str, line: int, said: str) -> None:
+    build = compiled(source(before, body))
+    assert (build.reason, build.report.command, build.report.seconds) == ("compile_error", (), 0.0)
+    assert said in build.message and build.message.startswith(f"kernel.cu:{line}: ")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "#if 0\n__global__ void __launch_bounds__(2048) k() {}\n#endif",
+        "// __global__ void __launch_bounds__(2048) k() {}",
+        "template <int N> __global__ void k() { __shared__ float a[90000]; }",
+        "#define N 9\n#undef N\n#define N 90000\n__global__ void k() { __shared__ float a[N]; }",
+        "#define N 45000 + 45000\n__global__ void k() { __shared__ float a[N]; }",
+        "__global__ void k() { if constexpr (false) { __shared__ float a[90000]; } }",
+        "__global__ void k() { extern __shared__ float a[]; }",
+        "struct Unknown { char c[9]; };\n__global__ void k() { __shared__ Unknown a[90000]; }",
+    ],
+)
+def test_what_is_not_certain_is_left_to_the_compiler(before: str) -> None:
+    assert foreseen_faults(kernel(source(before)), HEADER, "sm_90a") == ()
+
+
+def test_a_launch_that_may_not_happen_is_left_to_the_run() -> None:
+    for body in (
+        "if (args.a_d0 > 5000) copy<<<1, 2048>>>(args.a, args.out);",
+        "if (args.a_d0 < 5000) return;\ncopy<<<1, 2048>>>(args.a, args.out);",
+    ):
+        assert foreseen_faults(kernel(source(body=body)), HEADER, "sm_90a") == ()
+
+
+def test_values_from_outside_replace_guarded_defaults_only() -> None:
+    guarded = "#ifndef T\n#define T 256\n#endif\n__global__ void __launch_bounds__(T) k() {}"
+    assert foreseen_faults(kernel(source(guarded)), HEADER, "sm_90a") == ()
+    assert foreseen_faults(kernel(source(guarded), defines={"T": "2048"}), HEADER, "sm_90a") != ()
+    fixed = "#define T 256\n__global__ void __launch_bounds__(T) k() {}"
+    assert foreseen_faults(kernel(source(fixed), defines={"T": "2048"}), HEADER, "sm_90a") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("7 / 2", 3), ("-7 / 2", -3), ("(A + 3) / 4 * 2", 4), ("1u << 4", 16), ("0x10", 16), ("A % 4", 2), ("B", None),
+     ("A > 2 ? 1 : 2", None), ("sizeof(int)", None), ("1 / 0", None), ("", None), ("1.5 * 2", None)],
+)  # fmt: skip
+def test_expressions_are_integers_or_unknown(text: str, value: int | None) -> None:
+    assert evaluate(text, {"A": 6}) == value
+
+
+# ------------------------------------------------------------------------------------------------- toolkit and machine
+
+
+def fake_nvcc(folder: Path, body: str) -> Path:
+    path = folder / "bin" / "nvcc"
+    path.parent.mkdir(parents=True)
+    path.write_text("#!/bin/sh\n" + body)
+    path.chmod(0o755)
+    return path
+
+
+def test_the_compiler_is_found_by_cuda_home_then_path_and_wrappers_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = 'echo "Cuda compilation tools, release 12.9, V12.9.41"\n'
+    real = fake_nvcc(tmp_path / "toolkit", f'{version}echo "#\\$ TOP={tmp_path}/toolkit/bin/.." >&2\n')
+    wrapper = fake_nvcc(tmp_path / "wrapper", f'exec {real} "$@"\n')
+    broken = fake_nvcc(tmp_path / "broken", "exit 1\n")
+    monkeypatch.setattr(cuda_toolkit, "_USUAL", tmp_path / "nowhere")
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("CUDA_HOME", str(broken.parent.parent))
+    found = find_toolkit.__wrapped__()
+    assert (found.root, found.nvcc, found.release, found.version) == (real.parent.parent, real, (12, 9), "12.9.41")
+    assert found.folders == (found.root,)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(InfrastructureError, match=r"broken/bin/nvcc does not run\. .*CUDA_HOME"):
+        find_toolkit.__wrapped__()
+    monkeypatch.delenv("CUDA_HOME")
+    with pytest.raises(InfrastructureError, match="no CUDA compiler"):
+        find_toolkit.__wrapped__()
+
+
+def test_the_architecture_is_the_devices_own_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Device("NVIDIA H200", "9.0").architecture == "sm_90a" and Device("A100", "8.0").architecture == "sm_80"
+    query = tmp_path / "nvidia-smi"
+    query.write_text('#!/bin/sh\necho "NVIDIA GeForce RTX 4090, 8.9"\n')
+    query.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("WARPSMITH_CUDA_ARCH", raising=False)
+    assert chosen_architecture() == "sm_89"
+    query.write_text('#!/bin/sh\necho "NVIDIA-SMI has failed"; exit 9\n')
+    assert find_devices() == () and chosen_architecture() == "sm_90a"
+    monkeypatch.setenv("WARPSMITH_CUDA_ARCH", "sm_100a")
+    assert chosen_architecture() == "sm_100a"
+    monkeypatch.setenv("WARPSMITH_CUDA_ARCH", "sm_42")
+    with pytest.raises(InfrastructureError, match="no architecture `sm_42`"):
+        chosen_architecture()
+
+
+def check(*arguments: object) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-P", "-m", "app.cli", "check", *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+@needs_nvcc
+@needs_no_gpu
+def test_check_builds_and_then_could_not_judge() -> None:
+    task = ROOT / "examples/histogram"
+    said = check(task, task / "kernel.cu")
+    assert said.returncode == 2 and "could not judge: no CUDA device" in said.stdout, said.stderr
+    assert "(anonymous namespace)::count" in said.stdout
+    verdict = json.loads(check(task, task / "kernel.cu", "--json").stdout)
+    screened, built = (StageReport.model_validate(stage) for stage in verdict["stages"])
+    assert (verdict["status"], verdict["message"], screened.stage) == ("unjudged", "no CUDA device", "screen")
+    assert built.build is not None and built.build.built and built.build.device is not None
+    assert built.build.device.functions[0].registers
+
+
+@needs_no_gpu
+def test_check_still_rejects_what_no_device_is_needed_for(tmp_path: Path) -> None:
+    task = ROOT / "examples/histogram"
+    done = check(task, task / "kernel.cu", "-D", "THREADS=2048", "--json")
+    verdict = json.loads(done.stdout)
+    assert (done.returncode, verdict["status"], verdict["stage"]) == (1, "rejected", "build")
+    assert verdict["stages"][-1]["build"]["diagnostics"][0]["file"] == "kernel.cu"
