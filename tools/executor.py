@@ -181,6 +181,7 @@ class _Service:
         self._running: str | None = None
         self._stage, self._stage_began = "start", time.monotonic()
         self._hung = False
+        self._victims: list[int] = []
         self._said: deque[str] = deque(maxlen=KEPT_LINES)
         self._tasks = [asyncio.create_task(work()) for work in (self._read_answers, self._read_progress, self._watch)]
 
@@ -242,18 +243,17 @@ class _Service:
             raise self._ended() from None
 
     async def _kill(self) -> None:
-        """Kill the process and all below it; returns when they are gone."""
-        victims = []
+        """Kill the process and all below it; returns when they are gone, whoever killed them."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGSTOP)  # so that it starts nothing more while we look
-            victims = descendants(self._process.pid)
-            for pid in (self._process.pid, *victims):
+            self._victims += descendants(self._process.pid)
+            for pid in (self._process.pid, *self._victims):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
         await self._process.wait()
         deadline = time.monotonic() + CLOSE_SECONDS
-        while any(is_running(pid) for pid in victims) and time.monotonic() < deadline:
+        while any(is_running(pid) for pid in self._victims) and time.monotonic() < deadline:
             await asyncio.sleep(0.002)
 
     async def _read_answers(self) -> None:
