@@ -23,6 +23,7 @@ from app.exits import DONE, REJECTED
 from app.quantities import amount
 from app.terminal import console_for, plain_table
 from tools.errors import WarpsmithError
+from tools.targets.cuda_toolkit import find_devices, find_toolkit
 
 State: TypeAlias = Literal["ok", "limited", "missing", "info"]
 """`missing` stops a run; `limited` makes it weaker; `info` is neither."""
@@ -177,13 +178,14 @@ def torch() -> Finding:
 
 
 def gpu() -> Finding:
-    nvcc, smi = shutil.which("nvcc"), shutil.which("nvidia-smi")
-    release = re.search(r"release ([\d.]+)", _output([nvcc, "--version"]) or "") if nvcc else None
-    names = _output([smi, "--query-gpu=name", "--format=csv,noheader"]) if smi else None
-    compiler_text = f"nvcc {release[1]}" if release else "no nvcc"
-    return Finding(
-        "gpu", "info", f"{compiler_text}, {names or 'no NVIDIA GPU'}; kernels for the GPU are not judged yet"
-    )
+    names = ", ".join(device.name for device in find_devices()) or "no NVIDIA GPU"
+    try:
+        toolkit = find_toolkit()
+    except WarpsmithError as error:
+        return Finding("gpu", "info", f"{names}, {error.message}", f"Kernels for the GPU need it: {error.advice}")
+    listing = "" if toolkit.tool("cuobjdump") else " without cuobjdump"
+    found = f"{names}, nvcc {toolkit.version}{listing}; kernels for the GPU are built and not judged yet"
+    return Finding("gpu", "info", found)
 
 
 LOOKS: tuple[Callable[[], Finding], ...] = (

@@ -130,7 +130,7 @@ BROKEN = {
     "shared memory": (
         "template <int N> __global__ void k(float* p) { __shared__ float big[N]; big[threadIdx.x] = p[0];"
         " __syncthreads(); p[1] = big[5]; }",
-        "k<70000><<<1, 1>>>(args.out);", None, "uses too much shared data",
+        "k<70000><<<1, 1>>>(args.out);", None, "Entry function 'void k<70000>(float*)' uses too much shared data",
     ),
 }  # fmt: skip
 
@@ -150,6 +150,13 @@ def test_what_does_not_build_is_told_by_line(name: str) -> None:
     assert said in errors[0].message and errors[0].line == line
     assert errors[0].file == ("kernel.cu" if line else None)
     assert build.message.startswith(f"kernel.cu:{line}: ") or line is None
+
+
+def test_two_sources_of_one_name_are_refused() -> None:
+    with pytest.raises(KernelError, match="two sources are named kernel"):
+        CudaTarget("sm_90a").compile_kernel(
+            Kernel(language="cuda", files={"kernel.cu": source(), "part/kernel.cpp": ""}), HEADER
+        )
 
 
 @needs_nvcc

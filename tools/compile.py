@@ -11,6 +11,8 @@ async def compile(executor: Executor, task: TaskSource, kernel: Kernel) -> Build
     """Build the kernel and return the compiler's diagnostics by line. Nothing is run and nothing is timed.
 
     Use it while the code does not build yet, or to read warnings. `built` is false when there is an error;
-    `diagnostics` says where. A kernel that was built before returns at once (`cached`).
+    `diagnostics` says where. A kernel that was built before returns at once (`cached`). For a GPU, `device` tells of
+    each kernel its registers, spilled bytes, stack, static shared memory, and how full blocks of each size can make a
+    multiprocessor.
     """
     return await executor.build(task, kernel)

@@ -41,6 +41,8 @@ class Confinement:
     read_only: tuple[Path, ...] = ()
     """Beside the system's own libraries and compilers, which are always readable."""
     writable: tuple[Path, ...] = ()
+    devices: tuple[Path, ...] = ()
+    """Device files that it may open and control."""
     memory: int | None = None
     """Bytes of address space (RLIMIT_AS); None where the program needs more than it uses, as AddressSanitizer does."""
     file_size: int = 0
@@ -100,6 +102,8 @@ class Sandbox:
             words.append(str(path))
         for path in policy.writable:
             words += ["--bind", str(path), str(path)]
+        for path in policy.devices:
+            words += ["--dev-bind", str(path), str(path)]
         if policy.proc:
             words += ["--proc", "/proc"]
         return [*words, "--remount-ro", "/", "--"]
@@ -110,7 +114,7 @@ class Sandbox:
             words += ["-p", str(os.getpid())]
         for path in _readable(argv, policy):
             words += ["-r", str(path)]
-        for path in policy.writable:
+        for path in (*policy.writable, *policy.devices):
             words += ["-w", str(path)]
         for option, value in (("-m", policy.memory), ("-c", policy.cpu_seconds)):
             words += [option, str(value)] if value is not None else []

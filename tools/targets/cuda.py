@@ -50,6 +50,7 @@ _LINKED = ("-Xlinker=-z,defs", "-Xlinker=--as-needed")
 _DRIVER = re.compile(r"libcuda\.so(\.\d+)*")
 _MAPPED = re.compile(r"(libcuda|libcudart|libcudadebugger|libnvidia-[\w-]+)\.so(\.\d+)*")
 _UNDEFINED = re.compile(r"undefined reference to `(\w+)'")
+_MANGLED = re.compile(r"\b_Z[\w$]+")
 _ABSENT = re.compile(r"cannot find -l(\w+)")
 _LISTED = 1 << 20  # bytes of a listing
 
@@ -146,6 +147,10 @@ class CudaTarget:
         if variant == "simulate":
             raise InfrastructureError("a CUDA kernel can't be simulated", "Profile it on a GPU.")
         check_settings(kernel, libraries, allowed_flag)
+        stems = [PurePosixPath(path).stem for path in _sources(kernel)]
+        twice = next((stem for stem in stems if stems.count(stem) > 1), None)
+        if twice is not None:  # what nvcc keeps on the way has the source's name
+            raise KernelError(f"two sources are named {twice}", "Give each source a name of its own.")
 
     def _generation(self) -> tuple[str, ...]:
         virtual = self.architecture.replace("sm_", "compute_")
@@ -154,19 +159,18 @@ class CudaTarget:
     def _build(self, folder: Path, kernel: Kernel, libraries: Sequence[str]) -> Build:
         toolkit, compiler = find_toolkit(), find_compiler()
         (folder / _KEPT).mkdir()
-        sources = sorted(path for path in kernel.files if PurePosixPath(path).suffix in (".cu", ".cpp", ".cc"))
         command = (
             *(str(toolkit.nvcc), "-ccbin", str(compiler.path)),
             *(_standard(toolkit, compiler), *self._generation(), *_FIXED, *kernel.flags),
             *(f"-D{name}={value}" for name, value in sorted(kernel.defines.items())),
             *("-keep", "-keep-dir", f"../{_KEPT}"),
-            *(*sources, "-o", f"../{LIBRARY}", *_LINKED),
+            *(*_sources(kernel), "-o", f"../{LIBRARY}", *_LINKED),
             *_linked(toolkit, libraries),
         )
         workplace = _workplace(folder, toolkit, compiler)
         result = workplace.run(command)
         ptx = _keep_ptx(folder / _KEPT)
-        diagnostics = read_messages_of_nvcc(result.stderr, "\n".join(ptx))
+        diagnostics = _readable(workplace, read_messages_of_nvcc(result.stderr, "\n".join(ptx)))
         limit = workplace.limit_met(result)
         if limit is not None:
             message = f"the compiler needed more than {limit}"
@@ -188,6 +192,10 @@ class CudaTarget:
             for use, name in zip(uses, names, strict=True)
         )
         return DeviceCode(architecture=self.architecture, functions=functions)
+
+
+def _sources(kernel: Kernel) -> list[str]:
+    return sorted(path for path in kernel.files if PurePosixPath(path).suffix in (".cu", ".cpp", ".cc"))
 
 
 def _function(architecture: str, use: Use, name: str, most: int | None) -> DeviceFunction:
@@ -263,6 +271,17 @@ def _demangled(workplace: Workplace, symbols: list[str]) -> list[str]:
     result = workplace.run(("c++filt", "--", *symbols))
     lines = result.stdout.splitlines()
     return lines if result.ok and len(lines) == len(symbols) else symbols
+
+
+def _readable(workplace: Workplace, diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """The same messages with the assembler's and the linker's names as in the source."""
+    symbols = sorted({name for each in diagnostics for name in _MANGLED.findall(each.message)})
+    names = dict(zip(symbols, _demangled(workplace, symbols), strict=True))
+
+    def readable(message: str) -> str:
+        return _MANGLED.sub(lambda match: names[match[0]], message)
+
+    return tuple(each.model_copy(update={"message": readable(each.message)}) for each in diagnostics)
 
 
 def _symbol(device: DeviceCode, function: str) -> str:
