@@ -128,8 +128,9 @@ class ServiceProcess:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGSTOP)  # so that it starts nothing more while we look
-            self._victims += descendants(self._process.pid)
-            for pid in (self._process.pid, *self._victims):
+            below = descendants(self._process.pid)
+            self._victims += below
+            for pid in (self._process.pid, *below):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
         await self._process.wait()
