@@ -1,26 +1,37 @@
-"""Moves jobs to the process that judges: a small protocol, and the executor that keeps that process on this machine.
+"""Moves jobs to a process that judges, on this machine or behind a command that reaches another one.
 
-The service is a child in its own session, so that a terminal's Ctrl-C never reaches it; it dies with its parent.
-Not covered: remote machines (a later executor speaks the same lines through a pipe of its own).
+Both are the same lines over pipes (`tools.protocol`); they differ in what is started and in what its end means. What
+happens to the process or on the way to it is never a verdict: the job is sent again, or it is an InfrastructureError.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
-from collections.abc import Sequence
-from typing import Literal, Protocol, Self, TypeAlias
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, Self, TypeVar
 
-from pydantic import JsonValue, TypeAdapter
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from tools.errors import InfrastructureError, WarpsmithError
+from tools.job_process import JobProcess, ProcessEnded, Progress
+from tools.protocol import SILENCE_SECONDS, Job, Operation
 from tools.records import BuildReport, Kernel, Profile, QuickResult, TaskFacts, Verdict
-from tools.service_process import Progress, ServiceEnded, ServiceProcess
+from tools.service_process import ServiceProcess
 from tools.task import TaskSource
+from tools.worker_process import GREETING_SECONDS, WorkerProcess
 
-Operation: TypeAlias = Literal["open", "build", "evaluate", "quick", "profile"]
+LOCAL = "local"
+COMMAND = "command:"
 
+_Answer = TypeVar("_Answer")
+_FACTS = TypeAdapter(TaskFacts)
+_BUILD = TypeAdapter(BuildReport)
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+_QUICK: TypeAdapter[list[QuickResult]] = TypeAdapter(list[QuickResult])
+_PROFILE = TypeAdapter(Profile)
 
 
 class Executor(Protocol):
@@ -58,16 +69,26 @@ class Executor(Protocol):
         ...
 
 
-class LocalExecutor:
-    """Judges on this machine in one long-lived child process, started at the first call.
+class ProcessExecutor:
+    """Does jobs in one long-lived child process, started at the first call and replaced when it ends.
 
-    Use as `async with LocalExecutor() as executor:` or call `close()`. Belongs to one event loop.
+    Use as `async with … as executor:` or call `close()`. Belongs to one event loop.
     """
 
-    def __init__(self, on_progress: Progress | None = None) -> None:
-        """`on_progress` is told of each stage that begins ("build", "correct", ...)."""
+    def __init__(
+        self,
+        start: Callable[[], Awaitable[JobProcess]],
+        on_progress: Progress | None,
+        *,
+        attempts: int,
+        pause: float,
+    ) -> None:
+        """A job may lose its process `attempts` times; after the first time the next try waits for `pause` seconds,
+        then twice as long."""
+        self._start = start
         self._on_progress = on_progress or (lambda _: None)
-        self._service: ServiceProcess | None = None
+        self._attempts, self._pause = attempts, pause
+        self._service: JobProcess | None = None
         self._starting = asyncio.Lock()
         self._ids = itertools.count(1)
 
@@ -78,60 +99,123 @@ class LocalExecutor:
         await self.close()
 
     async def open(self, task: TaskSource) -> TaskFacts:
-        return TaskFacts.model_validate(await self.call("open", task))
+        return _read(_FACTS, await self.call("open", task))
 
     async def build(self, task: TaskSource, kernel: Kernel) -> BuildReport:
-        return BuildReport.model_validate(await self.call("build", task, kernel=_plain(kernel)))
+        return _about(kernel, _read(_BUILD, await self.call("build", task, kernel=kernel)))
 
     async def evaluate(
         self, task: TaskSource, kernel: Kernel, incumbent: Kernel | None = None, *, final: bool = False
     ) -> Verdict:
-        answer = await self.call(
-            "evaluate", task, kernel=_plain(kernel), incumbent=_plain(incumbent) if incumbent else None, final=final
-        )
-        return _VERDICT.validate_python(answer)
+        answer = await self.call("evaluate", task, kernel=kernel, incumbent=incumbent, final=final)
+        return _about(kernel, _read(_VERDICT, answer))
 
     async def quick(
         self, task: TaskSource, kernels: Sequence[Kernel], incumbent: Kernel | None = None
     ) -> list[QuickResult]:
-        wanted: list[JsonValue] = [_plain(kernel) for kernel in kernels]
-        answer = await self.call("quick", task, kernels=wanted, incumbent=_plain(incumbent) if incumbent else None)
-        return TypeAdapter(list[QuickResult]).validate_python(answer)
+        answer = await self.call("quick", task, kernels=tuple(kernels), incumbent=incumbent)
+        results = _read(_QUICK, answer)
+        if len(results) != len(kernels):
+            raise InfrastructureError(f"the judge answered for {len(results)} kernels instead of {len(kernels)}")
+        return [_about(kernel, result) for kernel, result in zip(kernels, results, strict=True)]
 
     async def profile(self, task: TaskSource, kernel: Kernel, workload: str | None = None) -> Profile:
-        return Profile.model_validate(await self.call("profile", task, kernel=_plain(kernel), workload=workload))
+        answer = await self.call("profile", task, kernel=kernel, workload=workload)
+        return _about(kernel, _read(_PROFILE, answer))
 
-    async def call(self, op: Operation, task: TaskSource, **params: JsonValue) -> JsonValue:
-        """Send one request and wait for its result. Cancelling the call kills the job it started.
+    async def call(
+        self, op: Operation, task: TaskSource, *, on_progress: Progress | None = None, **fields: object
+    ) -> JsonValue:
+        """Send one job with the `fields` that it needs and wait for its result; cancelling the call kills the job.
 
-        When the service dies the request is sent once more to a new one. Raises TaskError, KernelError and
-        InfrastructureError.
+        When the process ends the job is sent again to a new one; a job that only waited for another may be sent again
+        any number of times. Raises TaskError, KernelError and InfrastructureError.
         """
-        again = AsyncRetrying(retry=retry_if_exception_type(ServiceEnded), stop=stop_after_attempt(2), reraise=True)
-        try:
-            async for attempt in again:
-                with attempt:
-                    return await self._ask(op, task, params)
-        except ServiceEnded as ended:
-            raise ended.as_error() from None
-        raise AssertionError("unreachable")
+        losses = 0
+        while True:
+            job = Job.model_validate({"id": str(next(self._ids)), "op": op, "task": task, **fields})
+            try:
+                service = await self._running()
+                return await service.ask(job, on_progress or self._on_progress)
+            except ProcessEnded as ended:
+                losses += ended.guilty
+                if ended.lasting or losses >= self._attempts:
+                    raise ended.error from None
+            if losses:
+                await asyncio.sleep(self._pause * 2 ** (losses - 1))
 
     async def close(self) -> None:
-        """End the service and everything it started; the executor may be used again."""
+        """End the process and everything it started; the executor may be used again."""
         service, self._service = self._service, None
         if service is not None:
             await service.end()
 
-    async def _ask(self, op: Operation, task: TaskSource, params: dict[str, JsonValue]) -> JsonValue:
+    async def _running(self) -> JobProcess:
         async with self._starting:
-            if self._service is None or self._service.ended:
-                self._service = await ServiceProcess.start(self._on_progress)
-            service = self._service
-        return await service.ask(
-            {"v": 1, "id": str(next(self._ids)), "op": op, "task": task.model_dump(mode="json"), **params}
-        )
+            if self._service is not None and self._service.ended:
+                await self._service.end()
+                self._service = None
+            if self._service is None:
+                self._service = await self._start()
+            return self._service
 
 
-def _plain(kernel: Kernel) -> JsonValue:
-    plain: JsonValue = kernel.model_dump(mode="json")
-    return plain
+class LocalExecutor(ProcessExecutor):
+    """Judges on this machine. The process dies with this one."""
+
+    def __init__(self, on_progress: Progress | None = None) -> None:
+        """`on_progress` is told of each stage that begins ("build", "correct", ...)."""
+        super().__init__(ServiceProcess.start, on_progress, attempts=2, pause=0.0)
+
+
+class CommandExecutor(ProcessExecutor):
+    """Judges wherever a command runs `warpsmith worker`."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        on_progress: Progress | None = None,
+        *,
+        silence: float = SILENCE_SECONDS,
+        patience: float = GREETING_SECONDS,
+    ) -> None:
+        """`argv` is run without a shell. A worker that has jobs and shows no sign of life for `silence` seconds, or
+        does not answer the greeting within `patience` seconds, is lost."""
+        start = functools.partial(WorkerProcess.start, tuple(argv), silence, patience)
+        super().__init__(start, on_progress, attempts=3, pause=1.0)
+
+
+def executor_for(spec: str, on_progress: Progress | None = None) -> ProcessExecutor:
+    """The executor that `local` or `command:ssh gpu1 warpsmith worker` names. Raises WarpsmithError."""
+    if spec == LOCAL:
+        return LocalExecutor(on_progress)
+    advice = f"Give `{LOCAL}`, or `{COMMAND}` and a command that runs `warpsmith worker`."
+    if not spec.startswith(COMMAND):
+        raise WarpsmithError(f"there is no executor {spec}", advice)
+    try:
+        argv = shlex.split(spec.removeprefix(COMMAND))
+    except ValueError as error:
+        raise WarpsmithError(f"the executor's command can't be read: {error}", advice) from error
+    if not argv:
+        raise WarpsmithError("the executor has no command", advice)
+    return CommandExecutor(argv, on_progress)
+
+
+def _read(adapter: TypeAdapter[_Answer], answer: JsonValue) -> _Answer:
+    try:
+        return adapter.validate_python(answer)
+    except ValidationError as error:
+        first = error.errors()[0]
+        how = f"{'.'.join(map(str, first['loc'])) or 'all of it'}: {first['msg']}"
+        message = f"an answer of the judge can't be understood ({how})"
+        raise InfrastructureError(message, "Put the same warpsmith on both machines.") from error
+
+
+_OfKernel = TypeVar("_OfKernel", BuildReport, Verdict, QuickResult, Profile)
+
+
+def _about(kernel: Kernel, record: _OfKernel) -> _OfKernel:
+    """`record`, when it is about `kernel`."""
+    if record.kernel != kernel.id:
+        raise InfrastructureError(f"an answer of the judge is about kernel {record.kernel} instead of {kernel.id}")
+    return record

@@ -35,12 +35,12 @@ from tools.deviceless import NO_DEVICE, NOT_YET, DevicelessJudge
 from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithError
 from tools.judge import Judge, open_task
 from tools.process import descendants, is_running
+from tools.protocol import VERSION
 from tools.records import Kernel, TargetName
 from tools.targets.cuda import CudaTarget
 from tools.targets.cuda_toolkit import find_devices
 from tools.task import TaskSource
 
-VERSION = 1
 OPEN_JUDGES = 3
 """Tasks that stay open; the one used longest ago is closed for a new one."""
 MEMORY_SHARE = 0.9

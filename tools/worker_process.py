@@ -1,0 +1,99 @@
+"""A handle on a worker behind any command: ssh, srun, kubectl exec, docker run, or a shell on this machine.
+
+Nothing that happens to the connection says anything about a task or a kernel. The worker ends when its stdin does, and
+with it everything it started; so killing the command on this side is enough, wherever the other side is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import time
+from collections.abc import Sequence
+
+from pydantic import JsonValue
+
+from tools.errors import InfrastructureError
+from tools.job_process import JobProcess, ProcessEnded, spawn
+from tools.protocol import SILENCE_SECONDS, VERSION, ProtocolFault
+
+GREETING_SECONDS = 300.0
+"""How long a command may take to reach its worker: a queue or an image to be pulled included."""
+CANCEL_SECONDS = 15.0
+"""How long a worker may take to say that it has ended a job."""
+END_SECONDS = 5.0
+"""How long a command may take to end by itself once its stdin is closed."""
+HELLO = "hello"
+
+
+class WorkerProcess(JobProcess):
+    """`warpsmith worker` at the other end of a command."""
+
+    def __init__(self, process: asyncio.subprocess.Process, command: str, silence: float) -> None:
+        self._command = command
+        self._silence = silence
+        self._greeted = False
+        super().__init__(process)
+
+    @classmethod
+    async def start(
+        cls, argv: Sequence[str], silence: float = SILENCE_SECONDS, patience: float = GREETING_SECONDS
+    ) -> WorkerProcess:
+        """Start the command and greet the worker. Raises InfrastructureError and ProcessEnded.
+
+        `silence` and `patience` are seconds without a sign of life: after the greeting, and until it is answered.
+        """
+        command = shlex.join(argv)
+        worker = cls(await spawn(argv, None, f"`{command}`"), command, silence)
+        hello: dict[str, JsonValue] = {"v": VERSION, "id": HELLO, "op": HELLO, "heartbeat": silence / 6}
+        try:
+            await asyncio.wait_for(worker._exchange(HELLO, hello, lambda _: None), patience)
+        except TimeoutError:
+            await asyncio.shield(worker.end())
+            raise worker._error(
+                f"did not answer a greeting within {patience:g} s", "Try the command by hand."
+            ) from None
+        except BaseException:
+            await asyncio.shield(worker.end())
+            raise
+        worker._greeted = True
+        return worker
+
+    async def _take_back(self, job: str) -> None:
+        """Have the worker end the job and say so; one that does not is given up with all its jobs."""
+        if job == HELLO or self.ended:
+            return
+        await self._send_cancel(job)
+        asked = self._waiting.get(job)
+        if asked is not None:
+            await asyncio.wait([asked.answer], timeout=CANCEL_SECONDS)
+            if not asked.answer.done():
+                await self._give_up(ProtocolFault(f"it did not end a job within {CANCEL_SECONDS:g} s"))
+
+    async def _watch(self) -> None:
+        """Give up a worker that has jobs and shows no sign of life."""
+        while True:
+            await asyncio.sleep(min(1.0, self._silence / 10))
+            if self._greeted and self._waiting and time.monotonic() - self._heard > self._silence:
+                await self._give_up(ProtocolFault(f"it was silent for {self._silence:g} s"))
+                return
+
+    async def _kill(self) -> None:
+        """Let it see the end of its stdin first: what a command started elsewhere can't be killed from here."""
+        assert self._process.stdin is not None
+        if self._process.returncode is None:
+            self._process.stdin.close()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._process.wait(), END_SECONDS)
+        await super()._kill()
+
+    def _ended(self, job: str) -> ProcessEnded:
+        fault = self._given_up
+        doing = f" during {self._stage}" if self._running == job else ""
+        advice = fault.advice if fault else "Try again, and try the command by hand."
+        error = self._error(f"was lost{doing} ({self._how()}){self._last_words()}", advice)
+        return ProcessEnded(error, lasting=fault is not None and (fault.lasting or not self._greeted))
+
+    def _error(self, what: str, advice: str) -> InfrastructureError:
+        return InfrastructureError(f"the worker behind `{self._command}` {what}", advice)
