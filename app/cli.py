@@ -44,9 +44,20 @@ Flags = Annotated[
     list[str] | None,
     typer.Option("--flag", metavar="FLAG", help="Add a compiler flag, as --flag=-O3; may be repeated."),
 ]
+ExecutorSpec = Annotated[
+    str,
+    typer.Option(
+        "--executor",
+        metavar="SPEC",
+        envvar="WARPSMITH_EXECUTOR",
+        help="Where kernels are built and judged: local, or command:CMD where CMD runs `warpsmith worker`, "
+        "as in 'command:ssh gpu1 warpsmith worker'.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 RUNS = Path("runs")
+LOCAL = "local"
 
 
 @app.callback(invoke_without_command=True)
@@ -87,6 +98,7 @@ def optimize(
     seed: Annotated[int, typer.Option(help="Seed of builtin:autotune's search.")] = 0,
     runs: RunsRoot = RUNS,
     settings: Settings = None,
+    executor: ExecutorSpec = LOCAL,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -109,6 +121,7 @@ def optimize(
             analyst=analyst,
             seed=seed,
             runs=runs,
+            executor=executor,
             command=("warpsmith", *sys.argv[1:]),
         )
         sys.exit(optimize_task(request, as_json))
@@ -122,6 +135,7 @@ def check(
     defines: Defines = None,
     flags: Flags = None,
     settings: Settings = None,
+    executor: ExecutorSpec = LOCAL,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -129,7 +143,7 @@ def check(
     with guarded(debug, as_json):
         from app.judging import Judged, check_kernel
 
-        sys.exit(check_kernel(Judged.of(task, kernel, settings, defines, flags), as_json))
+        sys.exit(check_kernel(Judged.of(task, kernel, settings, defines, flags, executor=executor), as_json))
 
 
 @app.command(epilog=EXIT_CODES)
@@ -141,6 +155,7 @@ def profile(
     defines: Defines = None,
     flags: Flags = None,
     settings: Settings = None,
+    executor: ExecutorSpec = LOCAL,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -148,7 +163,9 @@ def profile(
     with guarded(debug, as_json):
         from app.judging import Judged, profile_kernel
 
-        sys.exit(profile_kernel(Judged.of(task, kernel, settings, defines, flags), workload, as_json))
+        sys.exit(
+            profile_kernel(Judged.of(task, kernel, settings, defines, flags, executor=executor), workload, as_json)
+        )
 
 
 @app.command(epilog=EXIT_CODES)
@@ -182,6 +199,20 @@ def report(run: RunName, runs: RunsRoot = RUNS, as_json: AsJson = False, debug: 
         from app.show import report_run
 
         sys.exit(report_run(run, runs, as_json))
+
+
+@app.command(
+    epilog="Exit codes: 0 every job was answered, 1 some only with an error, 2 the answers could not be written."
+)
+def worker() -> None:
+    """Do jobs for another machine: JSON lines on standard input, one answer each on standard output.
+
+    Another warpsmith starts it with --executor 'command:ssh THIS-MACHINE warpsmith worker'. In batch:
+    warpsmith worker < jobs.jsonl > results.jsonl. The lines are described in docs/worker.md.
+    """
+    from tools.jobs import main
+
+    main()
 
 
 @app.command(epilog="Exit codes: 0 everything that a run needs is there, 1 something is missing.")

@@ -15,9 +15,9 @@ from app.exits import DONE, FAILED, REJECTED
 from app.inputs import kernel_at, task_at
 from app.quantities import figure, percent
 from app.terminal import console_for, plain_table, print_verdict
-from tools.executor import LocalExecutor
+from tools.executor import LOCAL, executor_for
+from tools.job_process import Progress
 from tools.records import Kernel, Profile, Verdict
-from tools.service_process import Progress
 from tools.task import TaskSource
 
 _CODES = {"accepted": DONE, "rejected": REJECTED, "unjudged": FAILED}
@@ -25,10 +25,11 @@ _CODES = {"accepted": DONE, "rejected": REJECTED, "unjudged": FAILED}
 
 @dataclass(frozen=True)
 class Judged:
-    """A task and a kernel as read from the command line."""
+    """A task and a kernel as read from the command line, and where to judge."""
 
     task: TaskSource
     kernel: Kernel
+    executor: str = LOCAL
 
     @classmethod
     def of(
@@ -38,9 +39,11 @@ class Judged:
         settings: Sequence[str] | None,
         defines: Sequence[str] | None,
         flags: Sequence[str] | None,
+        *,
+        executor: str = LOCAL,
     ) -> Judged:
         """Read both. Raises TaskError, KernelError."""
-        return cls(task_at(task, settings or ()), kernel_at(kernel, defines or (), flags or ()))
+        return cls(task_at(task, settings or ()), kernel_at(kernel, defines or (), flags or ()), executor)
 
 
 def check_kernel(judged: Judged, as_json: bool) -> int:
@@ -102,12 +105,12 @@ def by_reason(missing: Sequence[str]) -> list[str]:
 
 
 async def _evaluate(judged: Judged, tell: Progress) -> Verdict:
-    async with LocalExecutor(tell) as executor:
+    async with executor_for(judged.executor, tell) as executor:
         return await executor.evaluate(judged.task, judged.kernel)
 
 
 async def _profile(judged: Judged, workload: str | None, tell: Progress) -> Profile:
-    async with LocalExecutor(tell) as executor:
+    async with executor_for(judged.executor, tell) as executor:
         return await executor.profile(judged.task, judged.kernel, workload)
 
 

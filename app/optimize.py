@@ -27,7 +27,7 @@ from app.terminal import console_for, print_summary
 from memory.files import RunFolderError
 from memory.runs import RunFolder
 from tools.errors import WarpsmithError
-from tools.executor import LocalExecutor
+from tools.executor import Executor, executor_for
 from tools.task import TaskSource
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -52,6 +52,8 @@ class Request:
     analyst: str | None
     seed: int
     runs: Path
+    executor: str
+    """`local` or `command:…`."""
     command: tuple[str, ...]
 
 
@@ -62,10 +64,12 @@ def optimize_task(request: Request, as_json: bool) -> int:
     if request.start is not None:
         kernel = kernel_at(request.start)
         task = task.model_copy(update={"start": task.start | {kernel.language: kernel}})
+    executor = executor_for(request.executor)
     run = RunFolder.create(request.runs, task.name, _config(request, task, settings))
     console = console_for(stderr=as_json)
+    progress = progress_for(console, settings.budgets.wall_time)
     try:
-        stopped = asyncio.run(_drive(task, settings, run, progress_for(console, settings.budgets.wall_time)))
+        stopped = asyncio.run(_drive(task, settings, run, executor, progress))
     except WarpsmithError:
         _keep_or_drop(run, console)
         raise
@@ -96,10 +100,11 @@ def run_settings(request: Request) -> RunSettings:
     )
 
 
-async def _drive(task: TaskSource, settings: RunSettings, run: RunFolder, progress: Progress) -> int | None:
+async def _drive(
+    task: TaskSource, settings: RunSettings, run: RunFolder, executor: Executor, progress: Progress
+) -> int | None:
     """Drive the run; the number of the signal that stopped it, if one did. Everything it started is gone afterwards."""
     control = Control()
-    executor = LocalExecutor()
     with _signals_stop(control) as caught, progress:
         try:
             await optimize(task, settings, run, executor, progress.show, control=control)
@@ -160,6 +165,7 @@ def _config(request: Request, task: TaskSource, settings: RunSettings) -> dict[s
         "version": version("warpsmith"),
         "command": list(request.command),
         "task_path": str(request.task),
+        "executor": request.executor,
         "task": task.model_dump(mode="json"),
         "settings": settings.model_dump(mode="json"),
     }
