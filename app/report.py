@@ -123,8 +123,10 @@ def check_command(run: RunFolder, attempt: str) -> str:
     overrides = task.get("overrides") if isinstance(task, dict) else None
     values = overrides if isinstance(overrides, dict) else {}
     settings = [word for name, value in values.items() for word in ("--set", f"{name}={json.dumps(value)}")]
+    executor = config.get("executor", "local")
+    where = [] if executor == "local" else ["--executor", str(executor)]
     return shlex.join(
-        ["warpsmith", "check", str(config.get("task_path", "TASK")), str(run.folder_of(attempt)), *settings]
+        ["warpsmith", "check", str(config.get("task_path", "TASK")), str(run.folder_of(attempt)), *settings, *where]
     )
 
 
