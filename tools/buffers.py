@@ -123,6 +123,10 @@ class WorkloadBuffers:
         for name, cell in self._scalars.items():
             np.copyto(cell, np.asarray(values[name]), casting="same_kind")
 
+    def intact(self) -> bool:
+        """Whether the workers' inputs are what was written. They can't write here, so it is always true."""
+        return True
+
     def digest(self) -> str:
         """Hash of the arena's bytes."""
         return hashlib.blake2b(self._arena.bytes.data, digest_size=16).hexdigest()
@@ -187,6 +191,10 @@ class OutputBuffers:
             part[:] = self._pattern[: part.size]
         for name in self._in_place:
             np.copyto(self.outputs[name], self._inputs.inputs[name])
+
+    def fetch(self, *, late: bool = False) -> None:
+        """Bring what the worker wrote into `outputs`: as it was when the call was over, or as it is now (`late`). Here
+        both are one memory, and nothing is to do."""
 
     def untouched(self, name: str) -> npt.NDArray[np.bool_]:
         """Which elements of output `name` still hold the poison, shaped as the output."""

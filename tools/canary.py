@@ -44,7 +44,7 @@ _SIGNATURE = Signature(
 )
 
 
-class Yardstick:
+class CpuYardstick:
     """A worker that holds a kernel of the judge's own, which takes 3 ms by its making.
 
     It shows that the clocks read right, what files any worker has mapped, and how long a round trip takes when no
@@ -63,7 +63,7 @@ class Yardstick:
         try:
             self._worker = Worker(build.library, [self._buffers], sandbox=sandbox)
             self.libraries = frozenset(self._worker.mapped_libraries())
-            with device_lock():
+            with device_lock("cpu"):
                 self._require_true_clock()
         except WorkerFailed as failure:
             self.close()

@@ -16,15 +16,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FORGIVEN_FACTOR, FORGIVEN_SECONDS = 2.0, 30e-6
-"""What a call's round trip may take: a quick trusted one times the factor plus the seconds. A call's caches are cold,
-an empty request's are not."""
 QUICK = 0.1
 """The quantile of the round trips that counts as quick."""
 SHARE = 0.05
 """Fraction of a call by which the clocks may differ beyond what is forgiven."""
-LEAST_SLACK = 60e-6
-"""Seconds of difference that are always allowed: waking two processes on a virtual machine."""
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What a call's round trip may take: a quick trusted one times the factor plus the seconds. A call's caches are
+    cold, an empty request's are not."""
+
+    factor: float = 2.0
+    seconds: float = 30e-6
+    coarse: bool = False
+    """The judge's clock is too coarse to correct single calls: the inner reading counts where the medians agree."""
+    slack: float = 60e-6
+    """Seconds by which the clocks may always differ: waking two processes on a virtual machine."""
 
 
 @dataclass(frozen=True)
@@ -41,27 +49,35 @@ class Clocks:
 
     readings: tuple[Reading, ...]
     round_trips: tuple[float, ...]
+    allowance: Allowance = Allowance()
 
     @property
     def forgiven(self) -> float:
         """Seconds of the outer span that count as the round trip's."""
-        return FORGIVEN_FACTOR * float(np.quantile(self.round_trips, QUICK)) + FORGIVEN_SECONDS
+        if self.allowance.coarse:
+            return float(np.median(self.round_trips))
+        return self.allowance.factor * float(np.quantile(self.round_trips, QUICK)) + self.allowance.seconds
 
     @property
     def seconds(self) -> list[float]:
         """The accepted time of each reading."""
+        if self.allowance.coarse:
+            return [reading.inner for reading in self.readings]
         return [max(reading.inner, reading.outer - self.forgiven) for reading in self.readings]
 
     @property
     def gap(self) -> float:
-        """What the outer clock saw beyond the inner one and the round trip, in the least disturbed call."""
+        """What the outer clock saw beyond the inner one and the round trip: in the least disturbed call, or, where it is
+        coarse, in the median one."""
+        if self.allowance.coarse:
+            return float(np.median([reading.outer - reading.inner for reading in self.readings])) - self.forgiven
         return min(reading.outer - reading.inner for reading in self.readings) - self.forgiven
 
     @property
     def slack(self) -> float:
         """The largest `gap` of an honest worker."""
         inner = float(np.median([reading.inner for reading in self.readings]))
-        return max(LEAST_SLACK, SHARE * inner)
+        return max(self.allowance.slack, SHARE * inner)
 
     def disagreement(self) -> str | None:
         """Why the two clocks can't both be right, in one sentence; None when they agree."""

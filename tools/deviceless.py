@@ -15,7 +15,6 @@ from tools.targets.base import Build, Target, Variant
 from tools.task import TaskSource
 
 NO_DEVICE = "no CUDA device"
-NOT_YET = "this version builds kernels for a GPU but does not judge on one"
 ADVICE = "Building needs no device; judging does."
 
 

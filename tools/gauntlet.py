@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from tools.hardware import device_lock
 from tools.measure import Measurement, Timings
 from tools.records import Accepted, Kernel, Verdict
 from tools.runner import Failed, Runner
@@ -28,7 +27,6 @@ CORRECT_SECONDS = 0.7
 """Budget of the checks that are not mandatory."""
 DETERMINISTIC_SECONDS = 0.25
 MOST_REPEATS = 24
-MEMORY_SAFE_SECONDS = 2.0
 QUIET_WINDOW = 0.01
 QUIET_PATIENCE = 0.5
 """Seconds until it must be quiet: OpenMP's threads spin for some time after a parallel region."""
@@ -57,7 +55,7 @@ class Gauntlet(Stages):
             return rejection.verdict
 
     def _accepted(self, workers: ExitStack) -> Accepted:
-        with device_lock(shared=True):
+        with self._judge.lock(shared=True):
             build = self.before_device()
             with self._stage("correct") as evidence:
                 runner = workers.enter_context(self._judge.runner(build))
@@ -68,15 +66,15 @@ class Gauntlet(Stages):
             Measurement(self._judge, build, runner, self._incumbent, baseline=self._final)
         )
         timing = Evidence()
-        with device_lock(), self._stage("time", timing, goes_on=True):
+        with self._judge.lock(), self._stage("time", timing, goes_on=True):
             measurement.race()
         if measurement.would_win:
-            with device_lock(shared=True), self._stage("memory-safe") as evidence:
-                self._memory_safe(evidence)
-        with self._stage("time", timing), device_lock():
+            with self._judge.lock(shared=True), self._stage("memory-safe") as evidence:
+                self._judge.device.memory_safe(self._judge, self._kernel, build, evidence)
+        with self._stage("time", timing), self._judge.lock():
             measurement.refuse_impossible_times()
             timing.details.update(measurement.details())
-        with self._stage("audit") as evidence, device_lock():
+        with self._stage("audit") as evidence, self._judge.lock():
             self._calls_after_timing(runner, evidence)
             measurement.race_afresh()
             measurement.refuse_impossible_times()
@@ -125,6 +123,7 @@ class Gauntlet(Stages):
         strange = [name for name in runner.worker.mapped_libraries() if not self._judge.may_map(name)]
         if strange:
             raise Failed("forbidden_library", f"it loads {strange[0]}, which the task does not allow")
+        self._judge.device.inspect(runner.worker)
 
     def _require_quiet(self, runner: Runner) -> None:
         """Threads may wait between calls, not work: they would start on the next content or slow a rival down."""
@@ -143,14 +142,17 @@ class Gauntlet(Stages):
         runner.worker.pause()
 
     def _deterministic(self, runner: Runner, build: Build, evidence: Evidence) -> None:
-        """The same content again and again, over different poison, and with one OpenMP thread.
+        """The same content again and again, over different poison, and where there are threads with one of them.
 
         Results may differ in their last bits (threads add in any order), so a run that differs is checked, not refused.
         """
         judge = self._judge
         repeats = differing = 0
         begin = time.perf_counter()
-        with judge.runner(build, omp_threads=1) as single:
+        with ExitStack() as workers:
+            single = runner
+            if judge.device.sibling_differs():
+                single = workers.enter_context(judge.runner(build, omp_threads=1))
             for number, workload in enumerate(judge.shuffled_workloads(), start=1):
                 content = judge.content.fresh(workload)
                 first = None
@@ -180,27 +182,6 @@ class Gauntlet(Stages):
             message = f"another run on the same inputs differs: {failed.message}"
             raise Failed("nondeterministic", message, mismatch=failed.mismatch) from None
 
-    def _memory_safe(self, evidence: Evidence) -> None:
-        """The sanitizer build over all workloads, given inputs first."""
-        judge = self._judge
-        build = judge.build_variant(self._kernel, "asan")
-        evidence.command = build.report.command
-        if build.library is None:
-            message = f"its sanitizer build fails, though the release build does not: {build.message}"
-            raise Failed("compile_error", message, diagnostics=build.report.diagnostics)
-        plan = [(workload, "given") for workload in range(len(judge.weights))]
-        must = len(plan)
-        plan += [(w, name) for name in judge.reference.distributions[1:] for w in range(len(judge.weights))]
-        begin = time.perf_counter()
-        done: list[JsonValue] = []
-        with judge.runner(build, sanitized=True) as runner:
-            for number, (workload, distribution) in enumerate(plan):
-                if number >= must and time.perf_counter() - begin > MEMORY_SAFE_SECONDS:
-                    break
-                runner.call_unclocked(judge.content.fresh(workload, distribution))
-                done.append(f"{judge.names[workload]}/{distribution}")
-        evidence.details["checked"] = done
-
     def _calls_after_timing(self, runner: Runner, evidence: Evidence) -> None:
         for workload in range(len(self._judge.weights)):
             for _ in range(CALLS_AFTER):
@@ -215,8 +196,9 @@ class Gauntlet(Stages):
         if failed.reason not in CRASHES or failed.diagnostics:
             return failed
         try:
-            with device_lock(shared=True):
-                self._memory_safe(Evidence())
+            with self._judge.lock(shared=True):
+                build = self._judge.build_variant(self._kernel, "release")
+                self._judge.device.memory_safe(self._judge, self._kernel, build, Evidence())
         except WorkerFailed as failure:
             failed.diagnostics = failure.diagnostics
         except Failed as other:

@@ -57,6 +57,8 @@ class Hardware(Record):
     write_bandwidth: float
     peak_flops: dict[str, float]
     """By dtype (float64, float32 and, where the processor has it, float16); a multiply-add counts 2."""
+    matrix_units: bool = False
+    """It multiplies matrices of narrow floats in units of their own, whose peak was not measured."""
 
     @property
     def bandwidth(self) -> float:
@@ -65,7 +67,7 @@ class Hardware(Record):
 
     def peak(self, dtype: str) -> float | None:
         """Multiply-add peak for a floating dtype; None where nothing was measured for it."""
-        if dtype == "float16" and "float16" not in self.peak_flops:
+        if dtype == "float16" and "float16" not in self.peak_flops and not self.matrix_units:
             return self.peak_flops.get("float32")
         return self.peak_flops.get(dtype)
 

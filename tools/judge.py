@@ -9,18 +9,21 @@ import secrets
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pydantic import JsonValue
 
 from tools.audit import audit
 from tools.buffers import WorkloadBuffers
-from tools.canary import Yardstick
 from tools.content import ContentSource
 from tools.contract import Scalar, Tensor, task_header
+from tools.cpu_device import CpuDevice
+from tools.device import Device, Yardstick
 from tools.errors import InfrastructureError
 from tools.gauntlet import Gauntlet
-from tools.hardware import FLOATS, Hardware, device_lock, hardware, limit_seconds, measure_hardware, remember
+from tools.hardware import FLOATS, Hardware, device_lock, limit_seconds
 from tools.quick import quick_results
 from tools.records import (
     BuildReport,
@@ -33,14 +36,14 @@ from tools.records import (
     WorkloadFacts,
 )
 from tools.reference import Reference, load_reference
-from tools.runner import BaselineRunner, Rival, Runner
-from tools.sandbox import Sandbox, detect
+from tools.runner import BaselineRunner, Means, Rival, Runner
+from tools.sandbox import Sandbox
 from tools.significance import median_interval
 from tools.targets.base import Build, Target, Variant
-from tools.targets.cpu import CpuTarget
 from tools.task import TaskSource
-from tools.worker import Worker, WorkerFailed, WorkerLimits
+from tools.worker import Worker, WorkerFailed
 
+AnyRunner = TypeVar("AnyRunner", bound=Runner)
 Progress = Callable[[str], None]
 """Told of the stage that begins ("correct", "time"...)."""
 
@@ -49,7 +52,6 @@ BASELINE_ROUNDS = (5, 30)
 TIMEOUT_LEAST = 5.0
 TIMEOUT_FACTOR = 100.0
 TIMEOUT_MOST = 60.0
-SANITIZED_FACTOR = 10.0
 BYTES_MARGIN = 0.8
 """A time under this fraction of the time to move the task's bytes at the peak rate is impossible. The peak is the best
 of many patterns, yet another program on the host may have slowed all of them."""
@@ -63,9 +65,17 @@ def open_task(source: TaskSource, target: str = "cpu", progress: Progress | None
 
     Raises TaskError and InfrastructureError.
     """
-    if target != "cpu":
-        raise InfrastructureError(f"there is no target `{target}` here", "Use `cpu`.")
-    return Judge(source, CpuTarget(), progress or (lambda _: None))
+    return Judge(source, _device(target), progress or (lambda _: None))
+
+
+def _device(target: str) -> Device:
+    if target == "cpu":
+        return CpuDevice()
+    if target == "cuda":
+        from tools.cuda_device import CudaDevice
+
+        return CudaDevice()
+    raise InfrastructureError(f"there is no target `{target}` here", "Use `cpu` or `cuda`.")
 
 
 @dataclass(frozen=True)
@@ -87,10 +97,22 @@ class Judge:
 
     facts: TaskFacts
 
-    def __init__(self, source: TaskSource, target: Target, progress: Progress) -> None:
+    def __init__(self, source: TaskSource, device: Device, progress: Progress) -> None:
+        """The device is the judge's from now on: it closes it."""
         self.source = source
-        self.target = target
+        self.device = device
+        self.target: Target = device.target
         self.progress = progress
+        self.buffers: list[WorkloadBuffers] = []
+        self._yardstick: Yardstick | None = None
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        source, progress = self.source, self.progress
         progress("reference")
         self.reference: Reference = load_reference(source)
         progress("audit")
@@ -99,20 +121,15 @@ class Judge:
         self.weights = tuple(workload.weight for workload in self.reference.workloads)
         self.signatures = [self.reference.signature(index) for index in range(len(self.names))]
         self.header = task_header(source.name, self.signatures)
-        self.sandbox: Sandbox = detect()
+        self.sandbox: Sandbox = self.device.sandbox
         progress("hardware")
-        self.hardware: Hardware = hardware()
-        self.buffers: list[WorkloadBuffers] = []
-        self._yardstick = Yardstick(target, self.sandbox)
-        try:
-            self.buffers += [WorkloadBuffers(signature, self.signatures) for signature in self.signatures]
-            self.content = ContentSource(self.reference, self.buffers, source.policy)
-            progress("baseline")
-            with device_lock():
-                self._baselines = [self._time_baseline(index) for index in range(len(self.names))]
-        except BaseException:
-            self.close()
-            raise
+        self.hardware: Hardware = self.device.hardware()
+        self._yardstick = self.device.yardstick()
+        self.buffers += [self.device.buffers(signature, self.signatures) for signature in self.signatures]
+        self.content = ContentSource(self.reference, self.buffers, source.policy)
+        progress("baseline")
+        with self.lock():
+            self._baselines = [self._time_baseline(index) for index in range(len(self.names))]
         self.baseline_seconds = [baseline.seconds for baseline in self._baselines]
         self.facts = self._facts(notes)
 
@@ -124,15 +141,21 @@ class Judge:
 
     def close(self) -> None:
         """Free the shared memory and end the yardstick. Other workers end with the calls that started them."""
-        self._yardstick.close()
+        if self._yardstick is not None:
+            self._yardstick.close()
         for buffers in self.buffers:
             buffers.close()
+        self.device.close()
+
+    def lock(self, *, shared: bool = False) -> AbstractContextManager[None]:
+        """Hold the device, see `device_lock`."""
+        return device_lock(self.device.lock, shared=shared)
 
     # ----------------------------------------------------------------------------------------------------- kernels
 
     def build(self, kernel: Kernel) -> BuildReport:
         """Compile the release variant only. Raises KernelError for settings that are not allowed."""
-        with device_lock(shared=True):
+        with self.lock(shared=True):
             return self.build_variant(kernel, "release").report
 
     def evaluate(self, kernel: Kernel, incumbent: Kernel | None = None, final: bool = False) -> Verdict:
@@ -155,35 +178,38 @@ class Judge:
         """Build against this task's header, or return the cached build."""
         return self.target.compile_kernel(kernel, self.header, variant, self.source.libraries)
 
-    def runner(self, build: Build, *, omp_threads: int | None = None, sanitized: bool = False) -> Runner:
+    def runner(self, build: Build, *, omp_threads: int | None = None) -> Runner:
         """A runner in a new worker of its own. Raises WorkerFailed when the library does not load."""
-        timeouts = [seconds * (SANITIZED_FACTOR if sanitized else 1.0) for seconds in self.timeouts]
-        worker = self._worker(build, omp_threads, sanitized)
-        return Runner(worker, self.buffers, timeouts, self._yardstick.round_trip)
+        return self.runner_of(self._worker(build, omp_threads))
+
+    def runner_of(self, worker: Worker, patience: float = 1.0) -> Runner:
+        """A runner in `worker`, which may take `patience` times the usual time."""
+        return self._runner(Runner, worker, patience)
 
     def rival(self, kernel: Kernel) -> Rival:
         """The incumbent in a new worker of its own. Raises InfrastructureError when it can't run any more."""
         build = self.build_variant(kernel, "release")
         try:
-            worker = self._worker(build, None, False)
-            return Rival(worker, self.buffers, self.timeouts, self._yardstick.round_trip)
+            return self._runner(Rival, self._worker(build, None))
         except WorkerFailed as failure:
             raise InfrastructureError(f"the incumbent does not load: it {failure.message}") from failure
 
-    def _worker(self, build: Build, omp_threads: int | None, sanitized: bool) -> Worker:
+    def _runner(self, kind: type[AnyRunner], worker: Worker, patience: float = 1.0) -> AnyRunner:
+        assert self._yardstick is not None
+        timeouts = [seconds * patience for seconds in self.timeouts]
+        means = Means(self._yardstick.round_trip, self.device.flush, self.device.allowance)
+        return kind(worker, self.buffers, timeouts, means)
+
+    def _worker(self, build: Build, omp_threads: int | None) -> Worker:
         if build.library is None:
             raise InfrastructureError(f"the kernel {build.report.kernel} has no build to run")
-        return Worker(
-            build.library,
-            self.buffers,
-            WorkerLimits(omp_threads=omp_threads),
-            self.sandbox,
-            "asan" if sanitized else "release",
-        )
+        return self.device.worker(build, self.buffers, omp_threads)
 
     def may_map(self, library: str) -> bool:
         """Whether a kernel's worker may have a file of this name mapped."""
-        return self.target.may_map(library, self.source.libraries) or library in self._yardstick.libraries
+        return self.target.may_map(library, self.source.libraries) or (
+            self._yardstick is not None and library in self._yardstick.libraries
+        )
 
     # ------------------------------------------------------------------------------------------------------ figures
 
@@ -202,7 +228,8 @@ class Judge:
         baseline, machine = self._baselines[workload], self.hardware
         written = float(sum(tensor.nbytes for tensor in self.signatures[workload].outputs))
         read = max(baseline.bytes - written, 0.0)
-        seconds = BYTES_MARGIN * max(read / machine.bandwidth, min(written, baseline.bytes) / machine.bandwidth)
+        must_leave = max(min(written, baseline.bytes) - self.device.lasting_bytes, 0.0)
+        seconds = BYTES_MARGIN * max(read / machine.bandwidth, must_leave / machine.bandwidth)
         peak = machine.peak(self.arithmetic(workload))
         if baseline.flops is not None and peak is not None and self.source.policy == "strict":
             seconds = max(seconds, FLOPS_MARGIN * baseline.flops / peak)
@@ -210,8 +237,7 @@ class Judge:
 
     def measure_hardware_again(self) -> None:
         """Raise the peaks to what is seen now, here and in the cache; the caller holds the device."""
-        self.hardware = self.hardware.best_of(measure_hardware())
-        remember(self.hardware)
+        self.hardware = self.device.measured_again(self.hardware)
 
     def shuffled_workloads(self) -> list[int]:
         return secrets.SystemRandom().sample(range(len(self.names)), len(self.names))
@@ -254,7 +280,7 @@ class Judge:
             target=self.target.name,
             header=self.header,
             workloads=tuple(self._workload_facts(index) for index in range(len(self.names))),
-            hardware=machine | {"bandwidth": self.hardware.bandwidth, **self.target.toolchain()},
+            hardware=machine | {"bandwidth": self.hardware.bandwidth, **self.target.toolchain(), **self.device.facts()},
             sandbox=self.sandbox.describe(),
             notes=notes,
         )

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from tools.content import Content
-from tools.hardware import device_lock
 from tools.records import Kernel, QuickResult, weighted_geomean
 from tools.runner import Failed, Rival, Runner
 from tools.screen import screen
@@ -38,7 +37,7 @@ def quick_results(judge: Judge, kernels: Sequence[Kernel], incumbent: Kernel | N
     judge.progress("build")
     results: dict[int, QuickResult] = {}
     builds: dict[int, Build] = {}
-    with device_lock(shared=True), ThreadPoolExecutor(COMPILERS) as pool:
+    with judge.lock(shared=True), ThreadPoolExecutor(COMPILERS) as pool:
         for index, kernel in enumerate(kernels):
             tripped = screen(kernel)
             if tripped:
@@ -73,14 +72,14 @@ class _Heat:
     def results(self) -> dict[int, QuickResult]:
         with ExitStack() as processes:
             rival = None
-            with device_lock(shared=True):
+            with self._judge.lock(shared=True):
                 self._judge.progress("correct")
                 if self._incumbent is not None:
                     rival = processes.enter_context(self._judge.rival(self._incumbent))
                 for index, build in self._builds.items():
                     self._attempt(index, lambda build=build, index=index: self._start(processes, index, build))
                 self._check_all()
-            with device_lock():
+            with self._judge.lock():
                 self._judge.progress("time")
                 for workload in self._judge.shuffled_workloads():
                     self._race(workload, rival)

@@ -11,14 +11,15 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from tools.buffers import WorkloadBuffers
-from tools.clock import Clocks, Reading
+from tools.buffers import OutputBuffers, WorkloadBuffers
+from tools.clock import Allowance, Clocks, Reading
 from tools.content import Content
 from tools.errors import InfrastructureError
 from tools.hardware import instruments
@@ -30,6 +31,8 @@ LATE_SECONDS = 0.05
 """How long a worker with wrong outputs is let run on, to tell work that comes late from a wrong answer."""
 REPEATS = 3
 """Calls that tell a wrong answer from one that changes from run to run."""
+UNDISTURBED_TRIES = 2
+"""Times that a call is repeated when the device was throttled meanwhile."""
 SETTLE_SECONDS = 0.001
 """Pause after the reference ran in this process: its BLAS threads spin on for a while and would disturb a timing."""
 
@@ -72,6 +75,17 @@ class Contestant(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Means:
+    """What the judge drives every worker with."""
+
+    round_trip: Callable[[], float]
+    """Measures one empty request to a worker that can be trusted, in seconds."""
+    flush: Callable[[WorkloadBuffers, OutputBuffers], None]
+    """Leaves nothing of these arrays in a cache of the device."""
+    allowance: Allowance
+
+
 class Runner:
     """Drives one worker, which it owns (context manager). `call` may raise WorkerFailed."""
 
@@ -80,12 +94,11 @@ class Runner:
         worker: Worker,
         buffers: Sequence[WorkloadBuffers],
         timeouts: Sequence[float],
-        round_trip: Callable[[], float],
+        means: Means,
     ) -> None:
-        """`round_trip` measures one empty request to a worker that can be trusted, in seconds."""
         worker.pause()
         self.worker = worker
-        self._round_trip = round_trip
+        self._means = means
         self._buffers = buffers
         self._timeouts = timeouts
         self._readings: dict[int, list[Reading]] = {}
@@ -102,9 +115,13 @@ class Runner:
         self.worker.close()
 
     def call(self, content: Content) -> None:
-        self._round_trips.append(self._round_trip())
+        self._round_trips.append(self._means.round_trip())
         self.worker.pause()
         reading = self._call_parked(content)
+        for _ in range(UNDISTURBED_TRIES):
+            if not self.worker.disturbed():
+                break
+            reading = self._call_parked(content)
         self._readings.setdefault(content.workload, []).append(reading)
 
     def call_unclocked(self, content: Content) -> None:
@@ -116,6 +133,9 @@ class Runner:
         """Check the outputs of the last call; raises Failed. Its content must still be the workload's latest."""
         content = self._last
         assert content is not None
+        if not self._buffers[content.workload].intact():
+            raise Failed("input_modified", f"it wrote to its inputs (workload {content.name})")
+        self.worker.outputs[content.workload].fetch()
         overrun = self.worker.outputs[content.workload].overrun()
         if overrun is not None:
             raise Failed("memory_error", f"it wrote past the end of `{overrun}`")
@@ -140,10 +160,11 @@ class Runner:
 
     def snapshot(self, workload: int) -> dict[str, bytes]:
         """The bytes of the outputs of the last call on the workload."""
+        self.worker.outputs[workload].fetch()
         return {name: value.tobytes() for name, value in self.worker.outputs[workload].outputs.items()}
 
     def clocks(self, workload: int) -> Clocks:
-        return Clocks(tuple(self._readings.get(workload, ())), tuple(self._round_trips))
+        return Clocks(tuple(self._readings.get(workload, ())), tuple(self._round_trips), self._means.allowance)
 
     def seconds(self, workload: int) -> list[float]:
         return self.clocks(workload).seconds
@@ -158,9 +179,7 @@ class Runner:
         self._last = content
         outputs = self.worker.outputs[content.workload]
         outputs.poison(secrets.randbits(63))
-        flush = instruments().flush_range
-        outputs.flush(flush)
-        self._buffers[content.workload].flush(flush)
+        self._means.flush(self._buffers[content.workload], outputs)
         call = self.worker.call(content.workload, self._timeouts[content.workload], freeze_on_answer=True)
         self._late_seconds = max(LATE_SECONDS, 3 * call.outer)
         return Reading(call.inner, call.outer)
@@ -180,10 +199,11 @@ class Runner:
         self.worker.resume()
         time.sleep(self._late_seconds)
         self.worker.pause()
+        self.worker.outputs[content.workload].fetch(late=True)
         return content.check(self._live(content.workload)).ok
 
     def _live(self, workload: int) -> dict[str, NDArray[Any]]:
-        """The outputs as they are now, while the worker is paused."""
+        """The outputs as they were fetched last, while the worker is paused."""
         return dict(self.worker.outputs[workload].outputs)
 
 

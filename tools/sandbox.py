@@ -42,7 +42,8 @@ class Confinement:
     """Beside the system's own libraries and compilers, which are always readable."""
     writable: tuple[Path, ...] = ()
     devices: tuple[Path, ...] = ()
-    """Device files that it may open and control."""
+    """Device files that it may open and control. With any of them it may also do what a GPU's driver insists on: name
+    its threads in /proc and bind a Unix socket."""
     memory: int | None = None
     """Bytes of address space (RLIMIT_AS); None where the program needs more than it uses, as AddressSanitizer does."""
     file_size: int = 0
@@ -114,7 +115,8 @@ class Sandbox:
             words += ["-p", str(os.getpid())]
         for path in _readable(argv, policy):
             words += ["-r", str(path)]
-        for path in (*policy.writable, *policy.devices):
+        own_proc = (Path("/proc"),) if policy.devices and policy.proc and self.level in _OWN_ROOT else ()
+        for path in (*policy.writable, *policy.devices, *own_proc):
             words += ["-w", str(path)]
         for option, value in (("-m", policy.memory), ("-c", policy.cpu_seconds)):
             words += [option, str(value)] if value is not None else []
@@ -125,6 +127,7 @@ class Sandbox:
             ("-F", not policy.allow_fork),
             ("-P", policy.proc),
             ("-A", policy.fixed_addresses),
+            ("-G", bool(policy.devices)),
         )
         return [*words, *(switch for switch, on in switches if on), "--"]
 

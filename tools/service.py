@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import json
 import os
 import queue
@@ -31,7 +32,7 @@ from typing import IO, Any, TypeAlias
 import psutil
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from tools.deviceless import NO_DEVICE, NOT_YET, DevicelessJudge
+from tools.deviceless import NO_DEVICE, DevicelessJudge
 from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithError
 from tools.judge import Judge, open_task
 from tools.process import descendants, is_running
@@ -121,8 +122,19 @@ def _target(request: Request) -> TargetName:
 
 def _open(source: TaskSource, target: TargetName, progress: Callable[[str], None]) -> AnyJudge:
     if target == "cuda":
-        return DevicelessJudge(source, CudaTarget(), progress, NOT_YET if find_devices() else NO_DEVICE)
+        why = _no_judging()
+        if why is not None:
+            return DevicelessJudge(source, CudaTarget(), progress, why)
     return open_task(source, target, progress)
+
+
+def _no_judging() -> str | None:
+    """Why there is no judging on a GPU here."""
+    if not find_devices():
+        return NO_DEVICE
+    if importlib.util.find_spec("pycuda") is None:
+        return "PyCUDA is not installed"
+    return None
 
 
 def _with_device(judge: AnyJudge) -> Judge:

@@ -6,42 +6,16 @@ import signal as signals
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from pydantic import JsonValue
 
 from tools.buffers import OutputBuffers, WorkloadBuffers
+from tools.messages import MESSAGE, MESSAGE_BYTES, REQUEST, Kind, Place
 from tools.records import Diagnostic, Reason
 from tools.sanitizers import read_report
 
 _PLAN, _WORKLOAD, _SLOT = struct.Struct("=I"), struct.Struct("=iiII"), struct.Struct("=IIQQQ")
-_REQUEST, _MESSAGE = struct.Struct("=QiI"), struct.Struct("=QIiQiiii88s")
-MESSAGE_BYTES = _MESSAGE.size
 _KIND = {"input": 0, "output": 1, "value": 2, "scalar": 3}
-
-
-class Kind(IntEnum):
-    """Kinds of messages: READY, DONE, and reports after which the worker only waits to be killed."""
-
-    READY = 1
-    DONE = 2
-    FAULT = 3
-    FORBIDDEN = 4
-    EXIT = 5
-    EXCEPTION = 6
-    NO_MEMORY = 7
-    NOT_LOADED = 8
-    NOT_CONFINED = 9
-
-
-class Place(IntEnum):
-    """Where a fault's address lies: relative to the tensor of the message's slot, or in the scratch memory's guards."""
-
-    BEFORE = -1
-    INSIDE = 0
-    AFTER = 1
-    SCRATCH = 2
-    ELSEWHERE = 3
 
 
 @dataclass(frozen=True)
@@ -102,14 +76,14 @@ def _encode_slots(inputs: WorkloadBuffers, outputs: OutputBuffers) -> Iterator[b
 
 def encode_request(nonce: int, workload: int) -> bytes:
     """`workload` -1 asks for an empty answer."""
-    return _REQUEST.pack(nonce, workload, 0)
+    return REQUEST.pack(nonce, workload, 0)
 
 
 def decode(data: bytes) -> Message | None:
     """None when the bytes are no message."""
     if len(data) != MESSAGE_BYTES:
         return None
-    nonce, kind, number, value, workload, slot, place, write, text = _MESSAGE.unpack(data)
+    nonce, kind, number, value, workload, slot, place, write, text = MESSAGE.unpack(data)
     try:
         return Message(
             nonce,
@@ -144,6 +118,8 @@ def explain(message: Message | None, buffers: Sequence[WorkloadBuffers], memory:
             failure = WorkerFailed("crashed", f"threw an exception: {message.text}", output)
         case Message(kind=Kind.NO_MEMORY):
             failure = no_memory(memory, output)
+        case Message(kind=Kind.DEVICE_FAULT):
+            failure = _explain_device_fault(message.text, output)
         case Message(kind=Kind.NOT_LOADED):
             failure = WorkerFailed("no_entry", f"can't be loaded: {message.text}", output)
         case _:
@@ -202,6 +178,20 @@ def _explain_fault(message: Message, buffers: Sequence[WorkloadBuffers], memory:
     return WorkerFailed("crashed", f"{did} invalid memory at {message.value:#x}{null} ({signal})", output, details)
 
 
+def _explain_device_fault(error: str, output: str) -> WorkerFailed:
+    reason, words = _DEVICE_FAULTS.get(error, ("crashed", "failed on the device"))
+    return WorkerFailed(reason, f"{words} ({error})", output, {"error": error})
+
+
+_DEVICE_FAULTS: dict[str, tuple[Reason, str]] = {
+    "CUDA_ERROR_ILLEGAL_ADDRESS": ("crashed", "reached memory that is not its own, or wrote to an input"),
+    "CUDA_ERROR_MISALIGNED_ADDRESS": ("crashed", "reached memory at an address that is not aligned for its type"),
+    "CUDA_ERROR_ASSERT": ("crashed", "failed an assertion on the device"),
+    "CUDA_ERROR_LAUNCH_FAILED": ("crashed", "failed on the device"),
+    "CUDA_ERROR_ILLEGAL_INSTRUCTION": ("crashed", "ran an illegal instruction on the device"),
+    "CUDA_ERROR_INVALID_ADDRESS_SPACE": ("crashed", "used an address of another kind of memory"),
+    "CUDA_ERROR_OUT_OF_MEMORY": ("out_of_memory", "asked for more memory than the device has"),
+}
 _UNADDRESSED: dict[int, str] = {
     signals.SIGFPE: "divided an integer by zero",
     signals.SIGILL: "ran an illegal instruction",

@@ -14,17 +14,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.errors import InfrastructureError
+from tools.messages import MESSAGE_BYTES, Kind
 from tools.process import descendants, end_tree, resident
 from tools.records import Reason
-from tools.sandbox import REFUSED, Sandbox, detect
+from tools.sandbox import REFUSED, Confinement, Sandbox, detect
 from tools.wire import (
-    MESSAGE_BYTES,
-    Kind,
     Message,
     WorkerFailed,
     decode,
@@ -40,6 +40,18 @@ __all__ = ["Call", "Worker", "WorkerFailed", "WorkerLimits"]
 
 _WATCH_SECONDS = 0.02
 _KEPT_OUTPUT = 64 << 10
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a worker's program is started."""
+
+    command: tuple[str, ...]
+    policy: Confinement
+    environment: dict[str, str]
+    fds: tuple[int, ...]
+    plan: bytes
+    """What it is sent first."""
 
 
 class Call(NamedTuple):
@@ -78,7 +90,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
         self.pid = 0
-        self.outputs = tuple(OutputBuffers(each) for each in buffers)
+        self.outputs = self._make_outputs()
         try:
             self._start(library, sandbox or detect())
         except BaseException:
@@ -120,6 +132,10 @@ class Worker:
         """Let a paused worker go on."""
         self._signal(signal.SIGCONT)
         self._paused = False
+
+    def disturbed(self) -> bool:
+        """Whether the device ran below its speed in the last call, so that its time says nothing. Never known here."""
+        return False
 
     def running(self) -> bool:
         """Whether any thread is running or waits for a core."""
@@ -165,20 +181,16 @@ class Worker:
         requests, self._requests = self._pipe()
         self._answers, answers = self._pipe()
         self._output, output = self._pipe()
-        arenas = [*(each.read_only_fd for each in self._buffers), *(each.fd for each in self.outputs)]
-        spans = [
-            span.bytes for arena in (self._buffers, self.outputs) for each in arena for span in each.spans.values()
-        ]
-        policy = confinement(self._variant, self._limits, library, spans)
-        argv = sandbox.wrap([str(program(self._variant)), str(requests), str(answers), str(library)], policy)
+        launch = self._launch(library, requests, answers)
+        argv = sandbox.wrap(launch.command, launch.policy)
         try:
             self._process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=environment(self._variant, self._limits),
-                pass_fds=(requests, answers, *arenas),
+                env=launch.environment,
+                pass_fds=(requests, answers, *launch.fds),
                 cwd="/",
                 start_new_session=True,
             )
@@ -193,10 +205,11 @@ class Worker:
         self._poll = select.poll()
         for fd in (self._answers, self._output, self._ended):
             self._poll.register(fd, select.POLLIN)
-        self._send(encode_plan(self._buffers, self.outputs))
+        self._send(launch.plan)
         message = self._await(self._limits.start_timeout)
         if message.kind == Kind.NOT_CONFINED:
-            self._fail(InfrastructureError("the kernel refused the worker's seccomp rules", "Run `warpsmith doctor`."))
+            why = message.text or "the kernel refused its seccomp rules"
+            self._fail(InfrastructureError(f"a worker can't start here: {why}", "Run `warpsmith doctor`."))
         if message.kind != Kind.READY:
             self._fail(explain(message, self._buffers, self._limits.memory, self._final_output()))
         self.pid = [self._process.pid, *descendants(self._process.pid)][-1]
@@ -204,6 +217,22 @@ class Worker:
         self._fds.append(self._pidfd)
         with contextlib.suppress(OSError):  # should the machine run out of memory, the worker goes first
             Path(f"/proc/{self.pid}/oom_score_adj").write_text("1000")
+
+    def _make_outputs(self) -> tuple[OutputBuffers, ...]:
+        return tuple(OutputBuffers(each) for each in self._buffers)
+
+    def _launch(self, library: Path, requests: int, answers: int) -> Launch:
+        """The program, told where to read requests, where to answer, and what to map."""
+        spans = [
+            span.bytes for arena in (self._buffers, self.outputs) for each in arena for span in each.spans.values()
+        ]
+        return Launch(
+            command=(str(program(self._variant)), str(requests), str(answers), str(library)),
+            policy=confinement(self._variant, self._limits, library, spans),
+            environment=environment(self._variant, self._limits),
+            fds=(*(each.read_only_fd for each in self._buffers), *(each.fd for each in self.outputs)),
+            plan=encode_plan(self._buffers, self.outputs),
+        )
 
     def _pipe(self) -> tuple[int, int]:
         ends = os.pipe2(os.O_CLOEXEC)
@@ -217,7 +246,7 @@ class Worker:
             raise InfrastructureError("the worker is closed")
         self.check()
         nonce = secrets.randbits(64)
-        request = encode_request(nonce, workload)
+        request = self._request(nonce, workload)
         start = time.perf_counter_ns()
         self._send(request)
         if self._paused:  # inside the clock: no thread of the kernel's runs before the judge counts
@@ -227,7 +256,15 @@ class Worker:
             self.pause()
         if message.kind != Kind.DONE or message.nonce != nonce:
             self._fail(explain(message, self._buffers, self._limits.memory, self._final_output()))
-        return Call(message.value * 1e-9, (self._answered - start) * 1e-9)
+        return self._reading(workload, message, (self._answered - start) * 1e-9)
+
+    def _request(self, nonce: int, workload: int) -> bytes:
+        return encode_request(nonce, workload)
+
+    def _reading(self, workload: int, message: Message, outer: float) -> Call:
+        """What the two clocks say of the call alone."""
+        del workload
+        return Call(message.value * 1e-9, outer)
 
     def _send(self, data: bytes) -> None:
         try:

@@ -5,7 +5,8 @@
 //     -m BYTES address space      -f BYTES file size           -c SECONDS of CPU      -n FILES open
 //     -N new namespaces (user, mount, pid, network, ipc, uts) and a root that holds only the paths named
 //     -P /proc is visible         -L Landlock                  -S seccomp             -F may not fork
-//     -A no address space randomisation                        -Q print Landlock's ABI and whether seccomp is there
+//     -A no address space randomisation  -G may name its threads and bind a Unix socket, as a GPU's driver does
+//     -Q print Landlock's ABI and whether seccomp is there
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/mount.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "confine.hpp"
@@ -32,7 +34,8 @@ struct Options {
     std::vector<std::string> read_only, writable;
     rlim_t memory = RLIM_INFINITY, file_size = RLIM_INFINITY, cpu = RLIM_INFINITY, files = RLIM_INFINITY;
     pid_t parent = 0;
-    bool namespaces = false, proc = false, landlock = false, seccomp = false, no_fork = false, fixed_addresses = false;
+    bool namespaces = false, proc = false, landlock = false, seccomp = false, no_fork = false, fixed_addresses = false,
+         driver = false;
 };
 
 void limit(__rlimit_resource what, rlim_t value) {
@@ -69,6 +72,14 @@ void show(const std::string& path, bool writable) {
     require(syscall(442, AT_FDCWD, path.c_str(), recursive, &attributes, sizeof attributes) == 0, path.c_str());
 }
 
+/// The machine's settings belong to root, and root stays root in here.
+void read_only_in_place(const char* path) {
+    if (access(path, F_OK) != 0) return;
+    require(mount(path, path, nullptr, MS_BIND | MS_REC, nullptr) == 0, path);
+    struct { uint64_t set, clear, propagation, userns; } attributes{3, 0, 0, 0};
+    require(syscall(442, AT_FDCWD, path, 0x8000, &attributes, sizeof attributes) == 0, path);
+}
+
 void enter_new_root(const Options& options) {
     char here[4096];
     if (getcwd(here, sizeof here) == nullptr) strcpy(here, "/");
@@ -82,6 +93,8 @@ void enter_new_root(const Options& options) {
     if (options.proc) {  // while the old one is still in view, as the kernel asks
         mkdir("/proc", 0755);
         require(mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0, "mount /proc");
+        for (const char* part : {"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"})
+            read_only_in_place(part);
     }
     require(umount2("/.old", MNT_DETACH) == 0 && rmdir("/.old") == 0, "leave the old root");
     constexpr unsigned long read_only = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV;
@@ -126,9 +139,10 @@ void drop_capabilities() {
     require(syscall(SYS_capset, &header, none) == 0, "drop capabilities");
 }
 
-void install_seccomp(bool no_fork) {
+void install_seccomp(bool no_fork, bool driver) {
     using namespace confine;
     Filter filter;
+    if (driver) filter.on_argument(SYS_socket, 0, false, AF_UNIX, kAllow, fail_with(EPERM)).on(SYS_bind, kAllow).on(SYS_listen, kAllow);
     for (const auto& call : kDenied) filter.on(call.number, fail_with(EPERM));
     if (no_fork) {
         filter.on(kClone3, fail_with(ENOSYS)).on_argument(SYS_clone, 0, true, CLONE_THREAD, kAllow, fail_with(EPERM));
@@ -142,7 +156,7 @@ void install_seccomp(bool no_fork) {
 /// Leaves `argv` at the program to run.
 Options parse(int argc, char** argv) {
     Options options;
-    for (int option; (option = getopt(argc, argv, "+r:w:p:m:f:c:n:NPLSFAQ")) != -1;) switch (option) {
+    for (int option; (option = getopt(argc, argv, "+r:w:p:m:f:c:n:NPLSFAGQ")) != -1;) switch (option) {
         case 'r': options.read_only.push_back(optarg); break;
         case 'w': options.writable.push_back(optarg); break;
         case 'p': options.parent = atoi(optarg); break;
@@ -155,6 +169,7 @@ Options parse(int argc, char** argv) {
         case 'L': options.landlock = true; break;
         case 'S': options.seccomp = true; break;
         case 'F': options.no_fork = true; break;
+        case 'G': options.driver = true; break;
         case 'A': options.fixed_addresses = true; break;
         case 'Q':
             printf("%d %d\n", confine::landlock_abi(), prctl(PR_GET_SECCOMP) >= 0);
@@ -185,9 +200,10 @@ int main(int argc, char** argv) {
     require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no_new_privs");
     if (options.landlock) {
         if (options.proc) options.read_only.push_back("/proc");
+        if (options.driver) options.writable.push_back("/proc/self/task");
         require(confine::landlock(options.read_only, options.writable), "Landlock");
     }
-    if (options.seccomp) install_seccomp(options.no_fork);
+    if (options.seccomp) install_seccomp(options.no_fork, options.driver);
     unsetenv("PWD");  // bubblewrap sets it
     execvp(*argv, argv);
     refuse(*argv);

@@ -1,0 +1,187 @@
+"""One GPU as a device of the judge: PyCUDA's primary context in this process, workers with contexts of their own.
+
+Import it only where there is a GPU. Not covered: several GPUs (the first visible one is taken), matrix units' peaks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from tools import cuda_peaks, cuda_programs
+from tools.buffers import OutputBuffers, WorkloadBuffers
+from tools.clock import Allowance
+from tools.contract import Signature
+from tools.cuda_canary import CudaYardstick
+from tools.cuda_memory import call
+from tools.cuda_process import CudaWorker, Host
+from tools.cuda_sanitizer import OPTIONS, encode_plan, sanitize
+from tools.errors import InfrastructureError
+from tools.hardware import Hardware, device_lock
+from tools.nvml import Monitor
+from tools.records import Kernel
+from tools.runner import Failed
+from tools.sandbox import Sandbox, detect
+from tools.stages import Evidence
+from tools.targets.base import Build
+from tools.targets.cuda import CudaTarget
+from tools.worker import Worker
+
+try:
+    import pycuda.driver as cuda
+except ImportError as error:  # PyCUDA is an extra, and it does not load without the driver
+    raise InfrastructureError(f"PyCUDA does not load: {error}", "Install the `cuda` extra; see docs/gpu.md.") from error
+
+if TYPE_CHECKING:
+    from tools.cuda_buffers import DeviceInputs
+    from tools.judge import Judge
+
+FLUSH_FACTOR = 2
+"""Bytes overwritten before each call, in sizes of the second-level cache."""
+
+
+class CudaDevice:
+    """See `tools.device.Device`."""
+
+    allowance = Allowance(coarse=True, slack=250e-6)
+    """Two processes are woken around each call, and one is an interpreter: that varies by a tenth of a millisecond."""
+
+    def __init__(self) -> None:
+        """Raises InfrastructureError when CUDA does not start."""
+        try:
+            cuda.init()
+            self._device = cuda.Device(0)
+            self._context = self._device.retain_primary_context()
+            self._context.push()
+        except cuda.Error as error:
+            raise InfrastructureError(f"CUDA does not start: {error}", "Run `warpsmith doctor`.") from error
+        self._entered = True
+        self.target = CudaTarget()
+        self.sandbox: Sandbox = detect()
+        self.uuid = _first_uuid()
+        self.monitor = _monitor(self.uuid)
+        self.host = Host(self.uuid, cuda_programs.instruments(self.target.architecture), self.sandbox, self.monitor)
+        cache = self._device.get_attribute(cuda.device_attribute.L2_CACHE_SIZE)
+        self.lasting_bytes = float(cache)
+        self._stream = cuda.Stream()
+        self._flush_bytes = FLUSH_FACTOR * cache
+        self._flushed = cuda.mem_alloc(self._flush_bytes)
+        self._yardstick: CudaYardstick | None = None
+
+    @property
+    def lock(self) -> str:
+        return self.uuid
+
+    def hardware(self) -> Hardware:
+        """The figures kept for this device, raised to what is seen now."""
+        known = cuda_peaks.known(self.uuid)
+        with device_lock(self.lock):
+            return self._measured(known)
+
+    def measured_again(self, known: Hardware) -> Hardware:
+        return self._measured(known)
+
+    def _measured(self, known: Hardware | None) -> Hardware:
+        seen = cuda_peaks.measure(self._device, self.host.instruments, self.target.toolchain()["compiler"])
+        best = known.best_of(seen) if known is not None else seen
+        if best != known:
+            cuda_peaks.keep(self.uuid, best)
+        return best
+
+    def facts(self) -> dict[str, str]:
+        driver = self.monitor.driver() if self.monitor is not None else ""
+        return {"uuid": self.uuid, **({"driver": driver} if driver else {})}
+
+    def buffers(self, signature: Signature, signatures: Sequence[Signature]) -> DeviceInputs:
+        from tools.cuda_buffers import DeviceInputs
+
+        return DeviceInputs(signature, signatures, 0)
+
+    def worker(self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None) -> Worker:
+        del omp_threads
+        assert build.library is not None
+        return CudaWorker(build.library, buffers, self.host)
+
+    def sibling_differs(self) -> bool:
+        return False
+
+    def flush(self, inputs: WorkloadBuffers, outputs: OutputBuffers) -> None:
+        """Overwrite twice the second-level cache, after lines that were to persist in it have lost that right."""
+        del inputs, outputs
+        call("cuCtxResetPersistingL2Cache")
+        cuda.memset_d8_async(self._flushed, secrets.randbits(8), self._flush_bytes, self._stream)
+        self._context.synchronize()
+
+    def inspect(self, worker: Worker) -> None:
+        """The host's part of a kernel is to launch: a thread of its own could only work behind the clock's back."""
+        allowed = self._yardstick.threads if self._yardstick is not None else 0
+        surplus = worker.threads() - allowed
+        if self._yardstick is not None and surplus > 0:
+            raise Failed("forbidden_syscall", f"started {surplus} threads, and a CUDA kernel needs none")
+
+    def memory_safe(self, judge: Judge, kernel: Kernel, build: Build, evidence: Evidence) -> None:
+        """memcheck on every workload, racecheck and initcheck on the smallest."""
+        del kernel
+        assert build.library is not None
+        names = judge.names
+        sizes = [sum(tensor.nbytes for tensor in signature.input_tensors) for signature in judge.signatures]
+        smallest = sizes.index(min(sizes))
+        plans = {}
+        for index in range(len(names)):
+            content = judge.content.fresh(index)
+            plans[str(index)] = encode_plan(judge.signatures[index], judge.buffers[index].slots, content.inputs)
+        done: list[JsonValue] = []
+        missing: list[JsonValue] = []
+        jobs = [
+            (tool, index) for index in range(len(names)) for tool in (OPTIONS if index == smallest else ("memcheck",))
+        ]
+        outcomes = sanitize(self.host, build.library, plans, [(tool, str(index)) for tool, index in jobs])
+        for (_, index), outcome in zip(jobs, outcomes, strict=True):
+            if outcome.finding is not None:
+                raise Failed(
+                    "memory_error",
+                    f"{outcome.finding.summary} (workload {names[index]})",
+                    diagnostics=outcome.finding.diagnostics,
+                    details={"tool": outcome.tool},
+                )
+            told = f"{names[index]}/{outcome.tool}"
+            if outcome.trouble:
+                missing.append(f"{told}: {outcome.trouble}")
+            else:
+                done.append(told)
+        evidence.details.update({"checked": done, **({"could_not_check": missing} if missing else {})})
+
+    def yardstick(self) -> CudaYardstick:
+        with device_lock(self.lock):
+            self._yardstick = CudaYardstick(
+                self.target,
+                self.buffers,
+                lambda build, buffers: self.worker(build, buffers, None),
+                self.allowance,
+            )
+        return self._yardstick
+
+    def close(self) -> None:
+        """Leave the context; the primary one is given back with it."""
+        if self._entered:
+            self._entered = False
+            self._flushed.free()
+            self._context.pop()
+
+
+def _first_uuid() -> str:
+    raw = (ctypes.c_ubyte * 16)()
+    call("cuDeviceGetUuid_v2", raw, ctypes.c_int(0))
+    text = bytes(raw).hex()
+    return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _monitor(uuid: str) -> Monitor | None:
+    try:
+        return Monitor(uuid)
+    except OSError:
+        return None

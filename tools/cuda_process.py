@@ -1,0 +1,156 @@
+"""The judge's handle on a worker for CUDA kernels (`tools.cuda_worker`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import cuda_programs
+from tools.buffers import OutputBuffers, WorkloadBuffers
+from tools.contract import Slot
+from tools.cuda_buffers import DeviceInputs, DeviceOutputs
+from tools.errors import InfrastructureError
+from tools.messages import REQUEST
+from tools.nvml import Clock, Monitor
+from tools.sandbox import Confinement, Sandbox
+from tools.wire import Message
+from tools.worker import Call, Launch, Worker
+from tools.worker_limits import WorkerLimits
+
+DELAY, LEAST_DELAY, MOST_DELAY = 400, 250, 4000
+"""Microseconds for which the device is held while a call's launches are queued: at first, and as the call shows."""
+DELAY_FACTOR = 2.5
+LIMITS = WorkerLimits(memory=16 << 30)
+"""The driver maps much that is not memory."""
+_GONE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Host:
+    """The device as workers see it."""
+
+    uuid: str
+    instruments: Path
+    sandbox: Sandbox
+    monitor: Monitor | None
+
+
+def device_files() -> tuple[Path, ...]:
+    """The driver's files in /dev."""
+    return tuple(sorted(path for path in Path("/dev").glob("nvidia*") if path.is_char_device()))
+
+
+def driver_environment(uuid: str) -> dict[str, str]:
+    """What CUDA needs of the environment, and which device it may see."""
+    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+    return {**kept, "CUDA_VISIBLE_DEVICES": uuid, "CUDA_CACHE_DISABLE": "1", "CUDA_MODULE_LOADING": "EAGER"}
+
+
+class CudaWorker(Worker):
+    """A `Worker` whose kernel runs on a GPU. Its `Call.inner` is the time between events around the kernel's work, with
+    launches queued ahead; `outer` is the judge's span less the delay and the copy that it ordered itself.
+
+    Pausing stops its threads, not the device: what the device still does has no part in what `fetch` brings.
+    """
+
+    def __init__(self, library: Path, buffers: Sequence[WorkloadBuffers], host: Host) -> None:
+        self._host = host
+        self._delays = [DELAY] * len(buffers)
+        self._outrun = False
+        self.clock: Clock | None = None
+        """The multiprocessors' clock as the last answer came."""
+        super().__init__(library, buffers, LIMITS, host.sandbox)
+
+    def disturbed(self) -> bool:
+        """Whether it was throttled, or idle because the kernel's launches took longer than the device was held."""
+        return self._outrun or (self.clock is not None and self.clock.slowed)
+
+    def close(self) -> None:
+        """Kill it; returns when its processes are gone and the device holds nothing of theirs."""
+        pid, self.pid = self.pid, 0
+        super().close()
+        monitor = self._host.monitor
+        deadline = time.monotonic() + _GONE_SECONDS
+        while pid and monitor is not None and pid in (monitor.processes() or ()):
+            if time.monotonic() > deadline:
+                raise InfrastructureError("the device still holds the memory of a worker that has ended")
+            time.sleep(0.005)
+
+    def _make_outputs(self) -> tuple[OutputBuffers, ...]:
+        made: list[OutputBuffers] = []
+        try:
+            made += [DeviceOutputs(each, 0) for each in self._device_inputs()]
+        except BaseException:
+            for output in made:
+                output.close()
+            raise
+        return tuple(made)
+
+    def _device_inputs(self) -> list[DeviceInputs]:
+        return [each for each in self._buffers if isinstance(each, DeviceInputs)]
+
+    def _launch(self, library: Path, requests: int, answers: int) -> Launch:
+        package, folders = cuda_programs.worker_package(), cuda_programs.python_folders()
+        outputs = [each for each in self.outputs if isinstance(each, DeviceOutputs)]
+        workloads, shared = [], []
+        for inputs, output in zip(self._device_inputs(), outputs, strict=True):
+            blocks = {"inputs": inputs.block, "outputs": output.block, "snapshot": output.snapshot}
+            shared += [block.fd for block in blocks.values()]
+            workloads.append(
+                {
+                    **{name: (block.fd, block.size) for name, block in blocks.items()},
+                    "host": inputs.read_only_fd,
+                    "slots": [_slot(slot, inputs, output) for slot in inputs.slots],
+                }
+            )
+        host = [each.read_only_fd for each in self._buffers]
+        plan = json.dumps({"device": 0, "workloads": workloads, "descriptors": [*shared, *host]}).encode()
+        instruments = self._host.instruments
+        return Launch(
+            command=(
+                *(str(cuda_programs.python()), "-P", "-m", cuda_programs.WORKER),
+                *(str(requests), str(answers), str(library), str(instruments)),
+            ),
+            policy=Confinement(
+                read_only=(package, *folders, cuda_programs.python_home(), library, instruments, Path("/sys")),
+                devices=device_files(),
+                open_files=1024,
+                proc=True,
+            ),
+            environment={
+                **driver_environment(self._host.uuid),
+                "PYTHONPATH": ":".join(map(str, (package, *folders))),
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "OPENBLAS_NUM_THREADS": "1",
+            },
+            fds=(*shared, *host),
+            plan=struct.pack("=I", len(plan)) + plan,
+        )
+
+    def _request(self, nonce: int, workload: int) -> bytes:
+        return REQUEST.pack(nonce, workload, self._delays[workload] if workload >= 0 else 0)
+
+    def _reading(self, workload: int, message: Message, outer: float) -> Call:
+        if workload < 0:
+            return Call(0.0, outer)
+        if self._host.monitor is not None:
+            self.clock = self._host.monitor.clock()
+        output = self.outputs[workload]
+        assert isinstance(output, DeviceOutputs)
+        delay = self._delays[workload]
+        own = delay * 1e-6 + output.copy_seconds
+        self._outrun = delay < MOST_DELAY and message.number > 0.8 * delay
+        self._delays[workload] = min(max(round(DELAY_FACTOR * message.number), LEAST_DELAY), MOST_DELAY)
+        return Call(message.value * 1e-9, outer - own)
+
+
+def _slot(slot: Slot, inputs: DeviceInputs, outputs: DeviceOutputs) -> tuple[str, int]:
+    """Kind, and what is added to the block's address: an offset in its arena, or a value."""
+    if slot.kind == "value":
+        return slot.kind, slot.value
+    return slot.kind, (outputs if slot.kind == "output" else inputs).spans[slot.name].offset

@@ -1,0 +1,152 @@
+"""compute-sanitizer on a kernel that is replayed alone: bad accesses, races in shared memory, reads of nothing.
+
+Not covered: races in global memory, which no tool here sees; repeated runs are the defence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import struct
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tools import cuda_programs
+from tools.contract import Signature, Slot
+from tools.cuda_process import Host, device_files, driver_environment
+from tools.process import Completed, run_command
+from tools.records import Diagnostic
+from tools.sandbox import Confinement
+from tools.targets.cuda_toolkit import find_toolkit
+
+SECONDS = 60.0
+"""For one tool on one workload."""
+FOUND = 77
+"""Exit code of a tool that found something."""
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "memcheck": ("--leak-check", "no"),
+    "racecheck": ("--racecheck-report", "analysis"),
+    "initcheck": (),
+}
+_KINDS = {"input": 0, "output": 1, "value": 2, "scalar": 3}
+_WHAT = re.compile(
+    r"^=========\s+(?P<what>(?:Invalid|Uninitialized|Misaligned|Out-of-range|Error: (?:Race|Potential)|Warning: Race|"
+    r"Program hit|Address 0x)[^\n]*)",
+    re.MULTILINE,
+)
+_PLACE = re.compile(r"(?:in|at) (?:\S*/)?(?P<file>[\w.+-]+\.(?:cuh?|h|hpp|cpp)):(?P<line>\d+)")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a tool said first."""
+
+    summary: str
+    diagnostics: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one tool ended on one workload: `finding`, or `trouble` when it could not look, or neither."""
+
+    tool: str
+    finding: Finding | None = None
+    trouble: str = ""
+    seconds: float = 0.0
+
+
+def sanitize(host: Host, library: Path, plans: Mapping[str, bytes], jobs: Sequence[tuple[str, str]]) -> list[Outcome]:
+    """Run every job (a tool and the name of a plan), confined, as many at once as there are cores."""
+    program = find_toolkit().tool("compute-sanitizer")
+    if program is None:
+        return [Outcome(tool, trouble="this machine has no compute-sanitizer") for tool, _ in jobs]
+    with tempfile.TemporaryDirectory(prefix="warpsmith-") as name, ThreadPoolExecutor(os.cpu_count()) as pool:
+        folder = Path(name).resolve()
+        for plan, content in plans.items():
+            (folder / plan).write_bytes(content)
+        runs = [pool.submit(_run, host, program, library, folder / plan, tool) for tool, plan in jobs]
+        return [run.result() for run in runs]
+
+
+def _run(host: Host, program: Path, library: Path, plan: Path, tool: str) -> Outcome:
+    own = plan.with_name(f"{plan.name}.{tool}")
+    own.mkdir()
+    command = [
+        *(str(program.resolve()), "--tool", tool, *OPTIONS[tool], "--error-exitcode", str(FOUND)),
+        *("--print-limit", "4", "--target-processes", "application-only"),
+        *(str(cuda_programs.replay()), str(library), str(plan), "1"),
+    ]
+    toolkit = find_toolkit()
+    policy = Confinement(
+        read_only=(*toolkit.folders, cuda_programs.replay(), library, plan, Path("/sys")),
+        writable=(own,),
+        devices=device_files(),
+        file_size=1 << 30,
+        open_files=1024,
+        allow_fork=True,
+        proc=True,
+    )
+    own_root = host.sandbox.level in ("bwrap", "namespaces")
+    # The tool talks to the program by sockets and starts it; what hides files and the network stays in force.
+    sandbox = dataclasses.replace(host.sandbox, seccomp=False, landlock=host.sandbox.landlock if own_root else 0)
+    environment = {**driver_environment(host.uuid), "PATH": "/usr/bin:/bin", "TMPDIR": str(own), "HOME": str(own)}
+    ran = run_command(sandbox.wrap(command, policy), timeout=SECONDS, env=environment, cwd=Path("/"))
+    return outcome_of(tool, ran)
+
+
+def outcome_of(tool: str, ran: Completed) -> Outcome:
+    """What a finished tool says."""
+    text = ran.stdout + ran.stderr
+    if ran.timed_out:
+        return Outcome(tool, trouble=f"it took more than {SECONDS:g} s", seconds=ran.seconds)
+    finding = read_finding(tool, text)
+    if ran.exit_code == FOUND and finding is not None:
+        return Outcome(tool, finding, seconds=ran.seconds)
+    if ran.exit_code == 0 and "replay: done" in text:
+        return Outcome(tool, seconds=ran.seconds)
+    last = (text.strip().splitlines() or ["nothing said"])[-1]
+    return Outcome(tool, trouble=f"it ended with exit code {ran.exit_code}: {last[:200]}", seconds=ran.seconds)
+
+
+def read_finding(tool: str, text: str) -> Finding | None:
+    """The first thing that the tool reports, with the source lines that it names."""
+    match = _WHAT.search(text)
+    if match is None:
+        return None
+    what = match["what"].strip()
+    end = _WHAT.search(text, match.end())
+    part = text[match.start() : end.start() if end else match.start() + 4000]
+    places = list(dict.fromkeys((place["file"], int(place["line"])) for place in _PLACE.finditer(part)))[:2]
+    short = re.sub(r"\s+at \S.*", "", what) if tool != "racecheck" else "a race in shared memory"
+    where = " and ".join(f"{file}:{line}" for file, line in places)
+    diagnostics = tuple(Diagnostic(severity="error", message=what, file=file, line=line) for file, line in places)
+    return Finding(f"{short}{f' at {where}' if where else ''} ({tool})", diagnostics)
+
+
+def encode_plan(signature: Signature, slots: tuple[Slot, ...], values: Mapping[str, Any]) -> bytes:
+    """The recorded workload, as `native/gpu_replay.cu` reads it."""
+    sizes = {item.name: item.nbytes for item in (*signature.input_tensors, *signature.outputs)}
+    parts = [struct.pack("=Q", len(slots))]
+    for slot in slots:
+        value, content, filled = 0, b"", False
+        if slot.kind == "value":
+            value = slot.value % 2**64
+        elif slot.kind == "scalar":
+            value = _bits(values[slot.name])
+        elif slot.kind == "input" or slot.name in signature.in_place:
+            content, filled = np.ascontiguousarray(values[slot.name]).tobytes(), True
+        parts.append(struct.pack("=QQQQ", _KINDS[slot.kind], sizes.get(slot.name, 0), value, filled) + content)
+    return b"".join(parts)
+
+
+def _bits(value: Any) -> int:
+    """A scalar's 8 bytes."""
+    data = struct.pack("=d", value) if isinstance(value, float | np.floating) else struct.pack("=q", int(value))
+    return int(struct.unpack("=Q", data)[0])

@@ -1,0 +1,103 @@
+"""The seam between the judge and a kind of device: it makes buffers, starts workers, empties caches and keeps time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from tools.buffers import OutputBuffers, WorkloadBuffers
+from tools.clock import Allowance
+from tools.contract import Signature
+from tools.hardware import Hardware
+from tools.records import Kernel
+from tools.sandbox import Sandbox
+from tools.stages import Evidence
+from tools.targets.base import Build, Target
+from tools.worker import Worker
+
+if TYPE_CHECKING:
+    from tools.judge import Judge
+
+
+class Yardstick(Protocol):
+    """A worker with a kernel of the judge's own."""
+
+    libraries: frozenset[str]
+    """Files that any worker has mapped."""
+
+    def round_trip(self) -> float:
+        """Seconds that a call takes in which no kernel has a hand."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Device(Protocol):
+    """One device of this machine. Not for several threads."""
+
+    @property
+    def target(self) -> Target: ...
+
+    @property
+    def lock(self) -> str:
+        """Its name for `device_lock`."""
+        ...
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """What confines workers."""
+        ...
+
+    @property
+    def allowance(self) -> Allowance:
+        """What of a call's outer span counts as the round trip's."""
+        ...
+
+    @property
+    def lasting_bytes(self) -> float:
+        """Bytes of outputs that may still be in a cache when a call is over."""
+        ...
+
+    def hardware(self) -> Hardware:
+        """Its figures, from the cache folder where they are known."""
+        ...
+
+    def measured_again(self, known: Hardware) -> Hardware:
+        """The better of `known` and what is seen now, also kept in the cache; the caller holds the device."""
+        ...
+
+    def facts(self) -> dict[str, str]:
+        """What else is worth knowing of it."""
+        ...
+
+    def buffers(self, signature: Signature, signatures: Sequence[Signature]) -> WorkloadBuffers:
+        """Inputs of one workload, shared by all workers. InfrastructureError when there is no room."""
+        ...
+
+    def worker(self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None) -> Worker:
+        """A new worker that holds the kernel. Raises WorkerFailed and InfrastructureError."""
+        ...
+
+    def sibling_differs(self) -> bool:
+        """Whether a second worker can run the kernel in another way (with one thread, say)."""
+        ...
+
+    def flush(self, inputs: WorkloadBuffers, outputs: OutputBuffers) -> None:
+        """Leave nothing of these arrays in a cache."""
+        ...
+
+    def inspect(self, worker: Worker) -> None:
+        """Raises Failed for what a kernel has set up in its process that this device has no honest use for."""
+        ...
+
+    def memory_safe(self, judge: Judge, kernel: Kernel, build: Build, evidence: Evidence) -> None:
+        """Run the kernel under the device's sanitizers. Raises Failed, WorkerFailed and InfrastructureError."""
+        ...
+
+    def yardstick(self) -> Yardstick:
+        """Raises InfrastructureError when the clocks don't read right."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...

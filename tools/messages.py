@@ -1,0 +1,40 @@
+"""The layout of what a worker is asked and answers, byte for byte as in tools/native/protocol.hpp.
+
+Imports next to nothing: the worker for CUDA kernels starts with it.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+REQUEST = struct.Struct("=QiI")
+"""Nonce, workload (-1 asks for an empty answer), and microseconds of delay before the kernel (on a GPU)."""
+MESSAGE = struct.Struct("=QIiQiiii88s")
+MESSAGE_BYTES = MESSAGE.size
+
+
+class Kind(IntEnum):
+    """Kinds of messages: READY, DONE, and reports after which the worker only waits to be killed."""
+
+    READY = 1
+    DONE = 2
+    FAULT = 3
+    FORBIDDEN = 4
+    EXIT = 5
+    EXCEPTION = 6
+    NO_MEMORY = 7
+    NOT_LOADED = 8
+    NOT_CONFINED = 9
+    DEVICE_FAULT = 10
+    """A GPU reports an error; the text is its name."""
+
+
+class Place(IntEnum):
+    """Where a fault's address lies: relative to the tensor of the message's slot, or in the scratch memory's guards."""
+
+    BEFORE = -1
+    INSIDE = 0
+    AFTER = 1
+    SCRATCH = 2
+    ELSEWHERE = 3

@@ -1,0 +1,67 @@
+// Runs one kernel a few times on recorded inputs, every tensor in an allocation of its own, for compute-sanitizer.
+//
+//   gpu_replay LIBRARY PLAN CALLS
+//
+// PLAN: the number of slots, then for each its kind (0 input, 1 output, 2 value, 3 scalar), its bytes, its value, and
+// for inputs, scalars and outputs with content that content (a flag before it says whether there is any).
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+namespace {
+
+struct Slot {
+    uint64_t kind, bytes, value, filled;
+};
+
+void require(cudaError_t status, const char* what) {
+    if (status == cudaSuccess) return;
+    fprintf(stderr, "replay: %s: %s\n", what, cudaGetErrorName(status));
+    exit(3);
+}
+
+void read_exactly(FILE* file, void* to, size_t bytes) {
+    if (fread(to, 1, bytes, file) != bytes) exit(4);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 4) return 2;
+    void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return 5;
+    const auto solve = reinterpret_cast<void (*)(const void*, void*, cudaStream_t)>(dlsym(library, "solve"));
+    const auto scratch_bytes = reinterpret_cast<int64_t (*)(const void*)>(dlsym(library, "scratch_bytes"));
+    FILE* file = fopen(argv[2], "rb");
+    if (solve == nullptr || file == nullptr) return 5;
+    uint64_t count;
+    read_exactly(file, &count, sizeof count);
+    std::vector<uint64_t> arguments(count);
+    for (auto& argument : arguments) {
+        Slot slot;
+        read_exactly(file, &slot, sizeof slot);
+        std::vector<char> content(slot.filled ? slot.bytes : 0);
+        read_exactly(file, content.data(), content.size());
+        argument = slot.value;
+        if (slot.kind == 2 || slot.kind == 3) continue;
+        void* block = nullptr;
+        if (slot.bytes) require(cudaMalloc(&block, slot.bytes), "allocation");
+        if (slot.filled && slot.bytes)
+            require(cudaMemcpy(block, content.data(), slot.bytes, cudaMemcpyHostToDevice), "upload");
+        argument = reinterpret_cast<uint64_t>(block);
+    }
+    void* scratch = nullptr;
+    const int64_t wanted = scratch_bytes == nullptr ? 0 : scratch_bytes(arguments.data());
+    if (wanted > 0) require(cudaMalloc(&scratch, static_cast<size_t>(wanted)), "scratch");
+    cudaStream_t stream;
+    require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    for (int call = 0; call < atoi(argv[3]); ++call) solve(arguments.data(), scratch, stream);
+    require(cudaGetLastError(), "launch");
+    require(cudaDeviceSynchronize(), "kernel");
+    puts("replay: done");
+    return 0;
+}
