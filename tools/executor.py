@@ -225,10 +225,12 @@ class _Service:
     async def end(self) -> None:
         """Ask it to end by closing its stdin; kill it when it does not."""
         assert self._process.stdin is not None
+        started = descendants(self._process.pid)
         self._process.stdin.close()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._process.wait(), CLOSE_SECONDS)
         await self._kill()
+        await _gone(started)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -252,9 +254,7 @@ class _Service:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
         await self._process.wait()
-        deadline = time.monotonic() + CLOSE_SECONDS
-        while any(is_running(pid) for pid in victims) and time.monotonic() < deadline:
-            await asyncio.sleep(0.002)
+        await _gone(victims)
 
     async def _read_answers(self) -> None:
         assert self._process.stdout is not None
@@ -305,6 +305,13 @@ class _Service:
             how = f"it did not return within {OPENING_SECONDS:g} s"
         said = [line for line in self._said if line.strip()]
         return _ServiceEnded(how, self._stage, said[-1][:300] if said else "")
+
+
+async def _gone(pids: Sequence[int]) -> None:
+    """Wait for processes that were killed."""
+    deadline = time.monotonic() + CLOSE_SECONDS
+    while any(is_running(pid) for pid in pids) and time.monotonic() < deadline:
+        await asyncio.sleep(0.002)
 
 
 def _progress(line: str) -> tuple[str, str] | None:
