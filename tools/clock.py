@@ -50,7 +50,8 @@ class Clocks:
     @property
     def seconds(self) -> list[float]:
         """The accepted time of each reading."""
-        return [max(reading.inner, reading.outer - self.forgiven) for reading in self.readings]
+        forgiven = self.forgiven
+        return [max(reading.inner, reading.outer - forgiven) for reading in self.readings]
 
     @property
     def gap(self) -> float:

@@ -26,15 +26,15 @@ from tools.worker import WorkerFailed
 if TYPE_CHECKING:
     from tools.judge import Judge
 
-CORRECT_SECONDS = 0.7
+CORRECT_SECONDS = 0.5
 """Budget of the checks that are not mandatory."""
 DETERMINISTIC_SECONDS = 0.25
 MOST_REPEATS = 24
-MEMORY_SAFE_SECONDS = 2.0
+MEMORY_SAFE_SECONDS = 0.8
 QUIET_WINDOW = 0.01
 QUIET_PATIENCE = 0.5
 """Seconds until it must be quiet: OpenMP's threads spin for some time after a parallel region."""
-CALLS_AFTER = 3
+CALLS_AFTER = 2
 CRASHES = ("crashed", "memory_error", "input_modified")
 
 _random = secrets.SystemRandom()

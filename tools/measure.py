@@ -24,17 +24,19 @@ from tools.targets.base import Build
 if TYPE_CHECKING:
     from tools.judge import Judge
 
-SECONDS = 0.5
+SECONDS = 0.4
 """Budget of timed calls for each contestant in the first session, over all workloads."""
 AFRESH = 0.6
 """The second session's budget as a fraction of the first's."""
 MOST_ROUNDS = 40
-SECOND_LOOK = 2.5
-"""An unsettled race goes on for this many times its budget."""
+SECOND_LOOK = 2.0
+"""A race that may yet be won goes on for this many times its budget."""
 LOOK_CONFIDENCE = 0.995
 """Two looks at the same race share the one per cent of wrong decisions."""
 DRIFT = 1.1
 """A fresh process slower than the first by more than this makes the first one's times worthless."""
+LEAST_ALONE = 8
+"""Calls that a fresh process must make before its times count alone."""
 HOPELESS_ROUNDS = 3
 HOPELESS = 1.25
 
@@ -94,7 +96,8 @@ class Measurement:
         session = self._session(self._first)
         self._run(session, SECONDS, least=8 if self._incumbent else 5)
         if self._incumbent is not None:
-            if not settled(self._decide([session])) and not self._lost([session]):
+            first = self._decide([session])
+            if first.ratio > 1 and not settled(first):  # below 1 it would not be kept, however it ends
                 self._run(session, SECONDS * SECOND_LOOK, least=1)
             self._decisions.append(self._decide([session]))
         self._require_agreeing_clocks(session)
@@ -105,6 +108,8 @@ class Measurement:
         confirm = self.would_win
         session = self._session(runner, alone=not confirm)
         self._run(session, SECONDS * (AFRESH if confirm else AFRESH / 2), least=5 if confirm else 3)
+        if self._drifted():
+            self._run(session, SECONDS * AFRESH, least=LEAST_ALONE)
         if confirm and self._incumbent is not None:
             self._decisions.append(self._decide([session]))
         self._require_agreeing_clocks(session)
@@ -231,9 +236,17 @@ class Measurement:
         first, *fresh = [session.candidate.seconds(workload) for session in self._sessions]
         if not fresh:
             return first
-        if statistics.median(fresh[0]) > DRIFT * statistics.median(first):
+        if _is_slower(fresh[0], first):
             return fresh[0]
         return first + fresh[0]
+
+    def _drifted(self) -> bool:
+        first, fresh = (session.candidate for session in self._sessions)
+        return any(_is_slower(fresh.seconds(w), first.seconds(w)) for w in range(len(self._judge.names)))
+
+
+def _is_slower(fresh: list[float], first: list[float]) -> bool:
+    return statistics.median(fresh) > DRIFT * statistics.median(first)
 
 
 def _clock_details(clocks: Clocks, recycled: bool) -> dict[str, JsonValue]:
