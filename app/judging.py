@@ -15,8 +15,9 @@ from app.exits import DONE, FAILED, REJECTED
 from app.inputs import kernel_at, task_at
 from app.quantities import figure, percent
 from app.terminal import console_for, plain_table, print_verdict
-from tools.executor import LocalExecutor, Progress
+from tools.executor import LocalExecutor
 from tools.records import Kernel, Profile, Verdict
+from tools.service_process import Progress
 from tools.task import TaskSource
 
 _CODES = {"accepted": DONE, "rejected": REJECTED, "unjudged": FAILED}

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from tools.hardware import device_lock
+from tools.device import device_lock
 from tools.measure import Measurement, Timings
-from tools.records import Accepted, Kernel, Rejected, Stage, StageReport, Verdict
+from tools.records import Accepted, Kernel, Verdict
 from tools.runner import Failed, Runner
 from tools.screen import screen
+from tools.stages import Evidence, Rejection, Stages
 from tools.targets.base import Build
 from tools.worker import WorkerFailed
 
@@ -40,23 +39,6 @@ CRASHES = ("crashed", "memory_error", "input_modified")
 _random = secrets.SystemRandom()
 
 
-@dataclass
-class Evidence:
-    """What a stage fills in while it runs."""
-
-    details: dict[str, JsonValue] = field(default_factory=dict)
-    command: tuple[str, ...] = ()
-    output: str = ""
-    seconds: float = 0.0
-    """Time spent so far, when a stage goes on later."""
-
-
-class _Rejection(Exception):
-    def __init__(self, verdict: Rejected) -> None:
-        super().__init__(verdict.message)
-        self.verdict = verdict
-
-
 class Gauntlet:
     """One evaluation of one kernel."""
 
@@ -65,7 +47,7 @@ class Gauntlet:
         self._kernel = kernel
         self._incumbent = incumbent
         self._final = final
-        self._reports: list[StageReport] = []
+        self._stages = Stages(kernel, judge.progress, self._explained)
         self._worst_error = 0.0
 
     def verdict(self) -> Verdict:
@@ -73,33 +55,33 @@ class Gauntlet:
         try:
             with ExitStack() as workers:
                 return self._accepted(workers)
-        except _Rejection as rejection:
+        except Rejection as rejection:
             return rejection.verdict
 
     def _accepted(self, workers: ExitStack) -> Accepted:
         with device_lock(shared=True):
-            with self._stage("screen"):
+            with self._stages.run("screen"):
                 self._screen()
-            with self._stage("build") as evidence:
+            with self._stages.run("build") as evidence:
                 build = self._build(evidence)
-            with self._stage("correct") as evidence:
+            with self._stages.run("correct") as evidence:
                 runner = workers.enter_context(self._judge.runner(build))
                 self._correct(runner, evidence)
-            with self._stage("deterministic") as evidence:
+            with self._stages.run("deterministic") as evidence:
                 self._deterministic(runner, build, evidence)
         measurement = workers.enter_context(
             Measurement(self._judge, build, runner, self._incumbent, baseline=self._final)
         )
         timing = Evidence()
-        with device_lock(), self._stage("time", timing, goes_on=True):
+        with device_lock(), self._stages.run("time", timing, goes_on=True):
             measurement.race()
         if measurement.would_win:
-            with device_lock(shared=True), self._stage("memory-safe") as evidence:
+            with device_lock(shared=True), self._stages.run("memory-safe") as evidence:
                 self._memory_safe(evidence)
-        with self._stage("time", timing), device_lock():
+        with self._stages.run("time", timing), device_lock():
             measurement.refuse_impossible_times()
             timing.details.update(measurement.details())
-        with self._stage("audit") as evidence, device_lock():
+        with self._stages.run("audit") as evidence, device_lock():
             self._calls_after_timing(runner, evidence)
             measurement.race_afresh()
             measurement.refuse_impossible_times()
@@ -109,7 +91,7 @@ class Gauntlet:
     def _accept(self, timings: Timings, worst_error: float) -> Accepted:
         return Accepted(
             kernel=self._kernel.id,
-            stages=tuple(self._reports),
+            stages=self._stages.reports,
             timings=timings.workloads,
             worst_error=worst_error,
             comparison=timings.comparison,
@@ -251,31 +233,6 @@ class Gauntlet:
         self._require_quiet(runner)
         evidence.details["calls_after_timing"] = CALLS_AFTER
 
-    # --------------------------------------------------------------------------------------------------- machinery
-
-    @contextmanager
-    def _stage(self, stage: Stage, evidence: Evidence | None = None, *, goes_on: bool = False) -> Iterator[Evidence]:
-        """Run one stage (or a part of one that `goes_on`), report it, and turn its failure into a verdict."""
-        self._judge.progress(stage)
-        evidence = evidence or Evidence()
-        begin = time.perf_counter() - evidence.seconds
-        try:
-            yield evidence
-        except WorkerFailed as failure:
-            failed = Failed(
-                failure.reason,
-                f"it {failure.message}",
-                diagnostics=failure.diagnostics,
-                details=failure.details,
-                output=failure.output,
-            )
-            raise self._rejection(stage, self._explained(failed), evidence, begin) from failure
-        except Failed as failed:
-            raise self._rejection(stage, failed, evidence, begin) from None
-        evidence.seconds = time.perf_counter() - begin
-        if not goes_on:
-            self._reports.append(_report(stage, evidence, passed=True))
-
     def _explained(self, failed: Failed) -> Failed:
         """A crash with the source line that the sanitizers find for it, where they find one."""
         if failed.reason not in CRASHES or failed.diagnostics:
@@ -288,31 +245,3 @@ class Gauntlet:
         except Failed as other:
             failed.details["sanitizer"] = other.message
         return failed
-
-    def _rejection(self, stage: Stage, failed: Failed, evidence: Evidence, begin: float) -> _Rejection:
-        evidence.details.update(failed.details)
-        evidence.output = failed.output or evidence.output
-        evidence.seconds = time.perf_counter() - begin
-        self._reports.append(_report(stage, evidence, passed=False))
-        return _Rejection(
-            Rejected(
-                kernel=self._kernel.id,
-                stage=stage,
-                reason=failed.reason,
-                message=failed.message,
-                stages=tuple(self._reports),
-                diagnostics=failed.diagnostics,
-                mismatch=failed.mismatch,
-            )
-        )
-
-
-def _report(stage: Stage, evidence: Evidence, *, passed: bool) -> StageReport:
-    return StageReport(
-        stage=stage,
-        passed=passed,
-        seconds=evidence.seconds,
-        command=evidence.command,
-        stdout=evidence.output,
-        details=evidence.details,
-    )

@@ -18,9 +18,10 @@ from tools.buffers import WorkloadBuffers
 from tools.canary import Yardstick
 from tools.content import ContentSource
 from tools.contract import Scalar, Tensor, task_header
+from tools.device import device_lock
 from tools.errors import InfrastructureError
 from tools.gauntlet import Gauntlet
-from tools.hardware import FLOATS, Hardware, device_lock, hardware, limit_seconds, measure_hardware, remember
+from tools.hardware import FLOATS, Hardware, hardware, limit_seconds, measure_hardware, remember
 from tools.quick import quick_results
 from tools.records import (
     BuildReport,

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from tools.content import Content
-from tools.hardware import device_lock
+from tools.device import device_lock
 from tools.records import Kernel, QuickResult, weighted_geomean
 from tools.runner import Failed, Rival, Runner
 from tools.screen import screen
