@@ -194,7 +194,12 @@ class Rejected(Record):
 
     @model_validator(mode="after")
     def _only_numeric_reasons_have_a_mismatch(self) -> Rejected:
-        if self.mismatch is not None and self.reason not in ("wrong_result", "not_written", "nondeterministic", "late_work"):
+        if self.mismatch is not None and self.reason not in (
+            "wrong_result",
+            "not_written",
+            "nondeterministic",
+            "late_work",
+        ):
             raise ValueError(f"a {self.reason} verdict has no mismatch")
         if not self.stages or self.stages[-1].passed or self.stages[-1].stage != self.stage:
             raise ValueError("a rejected verdict ends with its failed stage")
@@ -238,7 +243,9 @@ class QuickResult(Record):
 
     @model_validator(mode="after")
     def _status_decides_fields(self) -> QuickResult:
-        if (self.status == "timed") != (self.seconds is not None) or (self.status == "rejected") != (self.reason is not None):
+        if (self.status == "timed") != (self.seconds is not None) or (self.status == "rejected") != (
+            self.reason is not None
+        ):
             raise ValueError("a timed variant has seconds, a rejected one a reason")
         return self
 
