@@ -271,7 +271,7 @@ class SourceLine(Record):
 
 
 class Roofline(Record):
-    """Where the kernel stands under the measured roofs. `flops` is absent when the task's operation count is unknown."""
+    """Where the kernel stands under the measured roofs. `flops` is absent when the operation count is unknown."""
 
     bytes: float
     seconds: float
