@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.quantities import duration, percent, span, tally, times
+from app.quantities import disturbance, duration, percent, span, tally, times
 from app.summary import Summary, WorkloadRow
 from memory.runs import Attempt
 from tools.records import Accepted, Diagnostic, Rejected, Verdict, WorkloadTiming
@@ -37,6 +37,7 @@ def print_summary(console: Console, summary: Summary, baseline: str) -> None:
         console.print(_result_table(summary.rows, baseline))
         console.print()
         console.print(_headline(summary, baseline))
+        _print_disturbance(console, summary.cores_used_by_others)
     elif summary.start_problem:
         console.print(f"The starting kernel was not accepted: {escape(summary.start_problem)}")
     else:
@@ -78,10 +79,16 @@ def print_verdict(console: Console, verdict: Verdict, baseline: str) -> None:
             f" allows, largest error {percent(verdict.worst_error)} of its tolerance",
             highlight=False,
         )
+        _print_disturbance(console, verdict.cores_used_by_others)
     elif isinstance(verdict, Rejected):
         _print_rejection(console, verdict)
     else:
         console.print(f"[bold yellow]not judged[/bold yellow]: {escape(verdict.message)}")
+
+
+def _print_disturbance(console: Console, cores: float | None) -> None:
+    if cores is not None:
+        console.print(f"[yellow]note[/yellow]      {disturbance(cores)}.", highlight=False)
 
 
 def timing_table(timings: Sequence[WorkloadTiming], baseline: str) -> Table:

@@ -319,6 +319,21 @@ async def test_a_winner_that_does_not_stand_loses_its_place(stage: Stage) -> Non
     assert stage.run.final("a1") is not None and (stage.run.final("a1") or {})["confirmed"] is False
 
 
+async def test_a_last_race_that_other_programs_disturbed_refutes_nothing(stage: Stage) -> None:
+    stage.script([proposal("x")], [judge(64), says("Done.")], [reading("a1")])
+    seen: list[str] = []
+
+    def slow_when_seen_again(kernel: Kernel) -> float | None:
+        seen.append(kernel.id)
+        return 9.0 if seen.count(kernel.id) > 1 else SLOWER_WITH_LESS_BLOCK(kernel)
+
+    stage.executor.first_seconds_of = slow_when_seen_again
+    stage.executor.cores_used_by_others = 1.5
+    outcome = await stage.play()
+    assert outcome.best == "a1" == stage.run.best()
+    assert outcome.final is not None and outcome.final["cores_used_by_others"] == 1.5
+
+
 async def test_without_a_starting_kernel_autotune_says_what_to_do(stage: Stage) -> None:
     bare = TASK.model_copy(update={"start": {}})
     with pytest.raises(KernelError, match="no starting kernel") as caught:

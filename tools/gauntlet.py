@@ -95,6 +95,7 @@ class Gauntlet:
             timings=timings.workloads,
             worst_error=worst_error,
             comparison=timings.comparison,
+            cores_used_by_others=timings.cores_used_by_others,
         )
 
     # ------------------------------------------------------------------------------------------------------ stages

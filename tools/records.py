@@ -162,6 +162,8 @@ class Accepted(Record):
     """Largest error as a fraction of its tolerance, over all checks (0 for exact outputs)."""
     comparison: Comparison | None = None
     """Present when an incumbent was raced."""
+    cores_used_by_others: float | None = None
+    """Present when other programs took so much of the machine during the last race that its times may read long."""
 
     @property
     def seconds(self) -> float:
