@@ -260,6 +260,16 @@ async def test_stopping_in_the_middle_of_an_evaluation_keeps_everything(stage: S
     assert stage.told("run_ended")[0]["reason"] == "user"
 
 
+async def test_stopping_while_the_starting_kernel_is_judged_ends_the_run_as_any_other(stage: Stage) -> None:
+    """No step has ended by then, so the state is as the graph was given it."""
+    stage.executor.hang = True
+    stage.script([], [], [])
+    asyncio.get_running_loop().call_later(0.3, stage.control.stop, "user", 0.1)
+    outcome = await asyncio.wait_for(stage.play(iterations=9), 20)
+    assert (outcome.reason, outcome.iterations, outcome.best, outcome.device_seconds) == ("user", 0, None, 0.0)
+    assert stage.run.outcome() is not None
+
+
 async def test_cancelling_the_coroutine_writes_the_outcome_and_goes_on_cancelling(stage: Stage) -> None:
     def hang(_: Sequence[Message]) -> Reply:
         stage.executor.hang = True
