@@ -50,7 +50,7 @@ setup-dev: $(VENV)/.dev ## make .venv with what development needs, torch include
 locks: $(VENV)/.dev ## resolve the two lock files again
 	@$(PIP) install pip-tools==7.6.2
 	@CUSTOM_COMPILE_COMMAND="make locks" $(COMPILE) --generate-hashes -o requirements.lock pyproject.toml
-	@CUSTOM_COMPILE_COMMAND="make locks" $(COMPILE) --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+	@CUSTOM_COMPILE_COMMAND="make locks" $(COMPILE) --extra test --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
 	@sed -i -E 's/^(torch==[0-9.]+)\+cpu$$/\1/' requirements-dev.lock
 
 clean: ## remove the environment and all caches, keep runs/

@@ -111,14 +111,16 @@ class Attempts:
     async def measure_winner(self) -> None:
         """Measures the best kernel afresh against the starting kernel; one that fails loses its place to the next best.
 
-        What could not be judged keeps its place, without a final verdict.
+        What could not be judged keeps its place, without a final verdict; so does one whose last race other programs
+        disturbed, with the verdict that says so: such a race refutes nothing.
         """
         while best := self.best():
             start = None if best.id == "a0" else self._incumbent_for_final()
             verdict = await self._executor.evaluate(self._task, self.kernel(best.id), start, final=True)
             if verdict.status == "unjudged":
                 return
-            confirmed = outcome_of(verdict) == "kept"
+            disturbed = isinstance(verdict, Accepted) and verdict.cores_used_by_others is not None
+            confirmed = disturbed or outcome_of(verdict) == "kept"
             self._run.add_final(best.id, verdict.model_dump(mode="json"), confirmed)
             if confirmed:
                 return
@@ -146,7 +148,7 @@ class Attempts:
         if len(last) == UNJUDGED_IN_A_ROW and all(attempt.outcome == "unjudged" for attempt in last):
             raise InfrastructureError(
                 f"the judge could not judge {UNJUDGED_IN_A_ROW} kernels in a row: {last[-1].note}",
-                "Run `warpsmith doctor`, then resume the run.",
+                "Run `warpsmith doctor`; what was measured so far is kept.",
             )
 
 

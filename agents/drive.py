@@ -23,7 +23,7 @@ from agents.limits import Clock, StopReason
 from agents.models.base import ChatModel, ModelUnavailable
 from agents.models.registry import resolve
 from agents.settings import Role, RunSettings
-from agents.state import NOTHING_SPENT, State
+from agents.state import NOTHING_SPENT, State, added
 from memory.files import RunFolderError
 from memory.runs import RunFolder
 from tools.errors import InfrastructureError, KernelError, WarpsmithError
@@ -243,7 +243,7 @@ class _Drive:
             rejections=dict(Counter(str(self.run.verdict(attempt.id)["reason"]) for attempt in rejected)),
             elapsed=self.clock.elapsed,
             final=None if final is None else cast(dict[str, JsonValue], final["verdict"]),
-            **self.state["spent"],
+            **added(NOTHING_SPENT, self.state["spent"]),
         )
         self.run.write_outcome(outcome.model_dump(mode="json"))
         winner = None if best is None else self.run.attempt(best)

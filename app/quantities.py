@@ -8,6 +8,11 @@ _TIME_UNITS: tuple[tuple[float, str], ...] = ((1.0, "s"), (1e-3, "ms"), (1e-6, "
 _PREFIXES: tuple[tuple[float, str], ...] = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
+def disturbance(cores: float) -> str:
+    """What to think of times that were measured beside other programs, which used that many cores."""
+    return f"Other programs used {cores:.1f} cores while this was measured: its times may read long"
+
+
 def duration(seconds: float | None) -> str:
     """A measured time to four significant digits: `1.234 ms`. None is a dash."""
     if seconds is None:

@@ -68,7 +68,11 @@ def render(run: RunFolder) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        duration=quantities.duration, span=quantities.span, percent=quantities.percent, times=quantities.times
+        disturbance=quantities.disturbance,
+        duration=quantities.duration,
+        span=quantities.span,
+        percent=quantities.percent,
+        times=quantities.times,
     )
     return environment.get_template("report.html.j2").render(page_fields(run))
 

@@ -13,7 +13,7 @@ from tools.records import Accepted, Interval, Verdict, weighted_geomean
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 
 RunState: TypeAlias = Literal["ended", "open"]
-"""`open`: it still runs, or it was killed and can be resumed."""
+"""`open`: it still runs, or it was killed; what it measured is kept."""
 
 
 class WorkloadRow(BaseModel):
@@ -67,6 +67,8 @@ class Summary(BaseModel):
     speedup: float | None = None
     """NumPy/BLAS (or torch) baseline's time / best time."""
     share_of_limit: float | None = None
+    cores_used_by_others: float | None = None
+    """Present when other programs disturbed the measurement behind these figures."""
     rows: tuple[WorkloadRow, ...] = ()
     attempts: int = 0
     counts: dict[str, int] = {}
@@ -153,6 +155,7 @@ def _best_fields(run: RunFolder, attempts: list[Attempt], final: object) -> dict
         "gain_interval": raced.interval if raced else None,
         "speedup": verdict.speedup,
         "share_of_limit": verdict.share_of_limit,
+        "cores_used_by_others": verdict.cores_used_by_others,
         "rows": rows,
     }
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.quantities import duration, percent, span, tally, times
+from app.quantities import disturbance, duration, percent, span, tally, times
 from app.summary import Summary, WorkloadRow
 from memory.runs import Attempt
 from tools.records import (
@@ -46,6 +46,7 @@ def print_summary(console: Console, summary: Summary, baseline: str) -> None:
         console.print(_result_table(summary.rows, baseline))
         console.print()
         console.print(_headline(summary, baseline))
+        _print_disturbance(console, summary.cores_used_by_others)
     elif summary.start_problem:
         console.print(f"The starting kernel was not accepted: {escape(summary.start_problem)}")
     else:
@@ -90,6 +91,7 @@ def print_verdict(console: Console, verdict: Verdict, baseline: str) -> None:
             f" allows, largest error {percent(verdict.worst_error)} of its tolerance",
             highlight=False,
         )
+        _print_disturbance(console, verdict.cores_used_by_others)
     elif isinstance(verdict, Rejected):
         _print_rejection(console, verdict)
     else:
@@ -120,6 +122,11 @@ def fullest(function: DeviceFunction) -> Occupancy | None:
     """The occupancy to show of a kernel: of its declared size of block, else the highest with the fewest threads."""
     declared = [each for each in function.occupancy if each.threads == function.most_threads]
     return next(iter(declared), None) or max(function.occupancy, key=lambda o: (o.share, -o.threads), default=None)
+
+
+def _print_disturbance(console: Console, cores: float | None) -> None:
+    if cores is not None:
+        console.print(f"[yellow]note[/yellow]      {disturbance(cores)}.", highlight=False)
 
 
 def timing_table(timings: Sequence[WorkloadTiming], baseline: str) -> Table:

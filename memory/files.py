@@ -20,7 +20,7 @@ class RunFolderError(Exception):
 _FAILURES: dict[int, tuple[str, str]] = {
     errno.ENOSPC: (
         "the disk is full",
-        "Free some space and go on with the same run folder; nothing written so far is lost.",
+        "Free some space; nothing written so far is lost.",
     ),
     errno.EDQUOT: ("the disk quota is used up", "Free some space; nothing written so far is lost."),
     errno.EROFS: ("the file system is read-only", "Choose another place with --runs."),

@@ -56,6 +56,8 @@ class StubExecutor:
         """Asked for the candidate of an evaluation; `seconds_of` for the incumbent and for everything else."""
         self.judged: list[str] = []
         self.profiled: list[str] = []
+        self.cores_used_by_others: float | None = None
+        """Of every verdict on a race in a last measurement."""
         self.hang = False
         """Judge for ever, until cancelled."""
 
@@ -106,7 +108,14 @@ class StubExecutor:
         )
         stage = StageReport(stage="audit", passed=True, seconds=0.0)
         race = None if incumbent is None else self._race(seconds, incumbent)
-        return Accepted(kernel=kernel.id, stages=(stage,), timings=(timing,), worst_error=0.1, comparison=race)
+        return Accepted(
+            kernel=kernel.id,
+            stages=(stage,),
+            timings=(timing,),
+            worst_error=0.1,
+            comparison=race,
+            cores_used_by_others=self.cores_used_by_others if final else None,
+        )
 
     async def quick(
         self, task: TaskSource, kernels: Sequence[Kernel], incumbent: Kernel | None = None

@@ -260,6 +260,16 @@ async def test_stopping_in_the_middle_of_an_evaluation_keeps_everything(stage: S
     assert stage.told("run_ended")[0]["reason"] == "user"
 
 
+async def test_stopping_while_the_starting_kernel_is_judged_ends_the_run_as_any_other(stage: Stage) -> None:
+    """No step has ended by then, so the state is as the graph was given it."""
+    stage.executor.hang = True
+    stage.script([], [], [])
+    asyncio.get_running_loop().call_later(0.3, stage.control.stop, "user", 0.1)
+    outcome = await asyncio.wait_for(stage.play(iterations=9), 20)
+    assert (outcome.reason, outcome.iterations, outcome.best, outcome.device_seconds) == ("user", 0, None, 0.0)
+    assert stage.run.outcome() is not None
+
+
 async def test_cancelling_the_coroutine_writes_the_outcome_and_goes_on_cancelling(stage: Stage) -> None:
     def hang(_: Sequence[Message]) -> Reply:
         stage.executor.hang = True
@@ -317,6 +327,21 @@ async def test_a_winner_that_does_not_stand_loses_its_place(stage: Stage) -> Non
     outcome = await stage.play()
     assert outcome.best == "a0" == stage.run.best()
     assert stage.run.final("a1") is not None and (stage.run.final("a1") or {})["confirmed"] is False
+
+
+async def test_a_last_race_that_other_programs_disturbed_refutes_nothing(stage: Stage) -> None:
+    stage.script([proposal("x")], [judge(64), says("Done.")], [reading("a1")])
+    seen: list[str] = []
+
+    def slow_when_seen_again(kernel: Kernel) -> float | None:
+        seen.append(kernel.id)
+        return 9.0 if seen.count(kernel.id) > 1 else SLOWER_WITH_LESS_BLOCK(kernel)
+
+    stage.executor.first_seconds_of = slow_when_seen_again
+    stage.executor.cores_used_by_others = 1.5
+    outcome = await stage.play()
+    assert outcome.best == "a1" == stage.run.best()
+    assert outcome.final is not None and outcome.final["cores_used_by_others"] == 1.5
 
 
 async def test_without_a_starting_kernel_autotune_says_what_to_do(stage: Stage) -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tools import hardware as module
+from tools import device_lock as module
+from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
-from tools.hardware import Hardware, device_lock, hardware, instruments, limit_seconds, measure_hardware
+from tools.hardware import Hardware, hardware, instruments, limit_seconds, measure_hardware
 
 MACHINE = Hardware(
     model="made up", cores=2, memory_bytes=1 << 30, cache_bytes=1 << 20, compiler="g++",

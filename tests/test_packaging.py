@@ -49,7 +49,9 @@ def test_locks_name_no_host_path_or_local_build(lock: str) -> None:
 def test_locks_pin_every_requirement_and_agree() -> None:
     runtime, dev = pins("requirements.lock"), pins("requirements-dev.lock")
     assert {name_of(text) for text in PROJECT["dependencies"]} <= runtime.keys()
-    assert {name_of(text) for text in PROJECT["optional-dependencies"]["dev"]} <= dev.keys()
+    extras = PROJECT["optional-dependencies"]
+    assert {name_of(text) for text in extras["test"] + extras["dev"]} <= dev.keys()
+    assert "torch==2.13.0" in extras["test"]
     assert {name: dev.get(name) for name in runtime} == runtime
     assert "torch" not in runtime and dev["torch"] == "2.13.0"
     assert not [name for name in dev if name.startswith("nvidia-")]

@@ -5,6 +5,7 @@ Hardware counters exist on few test machines, so perf's part is tested on output
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -283,6 +284,14 @@ def test_the_class_follows_from_the_figures(expected: str, observed: Observed) -
     assert bottleneck == expected
     assert evidence
     assert all(any(digit.isdigit() for digit in sentence) for sentence in evidence)
+
+
+def test_no_share_above_the_whole_is_claimed_where_the_simulated_build_retires_more_than_the_native_one_can() -> None:
+    metrics = (metric("instructions", 1e8),)
+    bottleneck, evidence = classify(Observed(roofline=ROOF, cores=2, metrics=metrics, clock_hertz=2e9, busy=1.0))
+    assert bottleneck == "compute"
+    assert "simulated" in evidence[0] and "not as measured" in evidence[0]
+    assert not [share for share in re.findall(r"(\d+)%", " ".join(evidence)) if int(share) > 100]
 
 
 def test_idle_cores_are_said() -> None:

@@ -82,6 +82,12 @@ def test_a_much_slower_kernel_is_called_slower_after_three_pairs() -> None:
     assert settled(comparison)
 
 
+def test_an_interval_far_below_one_says_slower_even_with_one_odd_pair() -> None:
+    comparison = decide([Pairs(1.0, [1.0] * 4, [2.0, 2.1, 1.9, 1.2])])
+    assert comparison.interval.high < 0.9
+    assert comparison.decision == "slower"
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=50))
 def test_the_median_lies_in_its_interval(values: list[float]) -> None:

@@ -17,11 +17,12 @@ from native_kernels import COUNT, SCALE, SIGNATURE, build, result, source, start
 
 from tools.buffers import WorkloadBuffers
 from tools.contract import Scalar, Signature, Tensor
+from tools.messages import Kind
 from tools.process import descendants, is_running
 from tools.records import Reason
 from tools.sandbox import LEVELS, Level, Sandbox, attempt
-from tools.wire import Kind
 from tools.worker import Worker, WorkerFailed, WorkerLimits
+from tools.worker_limits import WorkerVariant
 
 PARALLEL = "#pragma omp parallel for\n" + SCALE
 SECONDS = 20.0
@@ -258,6 +259,15 @@ def test_several_workloads_dtypes_scratch_and_in_place() -> None:
             np.testing.assert_array_equal(worker.outputs[index].outputs["state"].astype(np.float32), expected)
             assert worker.outputs[index].outputs["total"] == 3 * mask.sum()
             np.testing.assert_array_equal(each.inputs["state"], state)
+
+
+@pytest.mark.parametrize("variant", ["release", "asan"])
+def test_work_done_when_asked_for_the_scratch_size_is_on_the_clock(variant: WorkerVariant) -> None:
+    slow = 'extern "C" int64_t scratch_bytes(const task::Args&) { usleep(20000); return 8; }'
+    with started(source(SCALE, slow), variant=variant) as (worker, expected):
+        for _ in range(2):
+            assert worker.call(0, SECONDS).inner >= 0.02
+        np.testing.assert_allclose(result(worker), expected, rtol=1e-6)
 
 
 def test_inputs_are_checked_when_written() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from tools.buffers import WorkloadBuffers
 from tools.clock import Clocks, Reading
 from tools.contract import Signature, Tensor, task_header
+from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
-from tools.hardware import device_lock
 from tools.records import Kernel
 from tools.sandbox import Sandbox
 from tools.targets.base import Target

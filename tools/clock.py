@@ -63,12 +63,15 @@ class Clocks:
         """The accepted time of each reading."""
         if self.allowance.coarse:
             return [reading.inner for reading in self.readings]
-        return [max(reading.inner, reading.outer - self.forgiven) for reading in self.readings]
+        forgiven = self.forgiven
+        return [max(reading.inner, reading.outer - forgiven) for reading in self.readings]
 
     @property
     def gap(self) -> float:
-        """What the outer clock saw beyond the inner one and the round trip: in the least disturbed call, or, where it is
-        coarse, in the median one."""
+        """What the outer clock saw beyond the inner one and the round trip.
+
+        In the least disturbed call; where the outer clock is coarse, in the median one.
+        """
         if self.allowance.coarse:
             return float(np.median([reading.outer - reading.inner for reading in self.readings])) - self.forgiven
         return min(reading.outer - reading.inner for reading in self.readings) - self.forgiven

@@ -24,7 +24,7 @@ from tools.worker import Worker, WorkerLimits
 if TYPE_CHECKING:
     from tools.judge import Judge
 
-MEMORY_SAFE_SECONDS = 2.0
+MEMORY_SAFE_SECONDS = 0.8
 SANITIZED_FACTOR = 10.0
 """A sanitized kernel may take this many times longer."""
 
@@ -34,6 +34,7 @@ class CpuDevice:
 
     lock = "cpu"
     allowance = Allowance()
+    shares_cores = True
     lasting_bytes = 0.0
 
     def __init__(self) -> None:

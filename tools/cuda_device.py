@@ -20,8 +20,9 @@ from tools.cuda_canary import CudaYardstick
 from tools.cuda_memory import call
 from tools.cuda_process import CudaWorker, Host
 from tools.cuda_sanitizer import OPTIONS, encode_plan, sanitize
+from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
-from tools.hardware import Hardware, device_lock
+from tools.hardware import Hardware
 from tools.nvml import Monitor
 from tools.records import Kernel
 from tools.runner import Failed
@@ -49,6 +50,7 @@ class CudaDevice:
 
     allowance = Allowance(coarse=True, slack=250e-6)
     """Two processes are woken around each call, and one is an interpreter: that varies by a tenth of a millisecond."""
+    shares_cores = False
 
     def __init__(self) -> None:
         """Raises InfrastructureError when CUDA does not start."""

@@ -54,6 +54,11 @@ class Device(Protocol):
         ...
 
     @property
+    def shares_cores(self) -> bool:
+        """Whether kernels run on the cores that other programs use too, so that these make their times read long."""
+        ...
+
+    @property
     def lasting_bytes(self) -> float:
         """Bytes of outputs that may still be in a cache when a call is over."""
         ...

@@ -23,27 +23,28 @@ from tools.worker import WorkerFailed
 if TYPE_CHECKING:
     from tools.judge import Judge
 
-CORRECT_SECONDS = 0.7
+CORRECT_SECONDS = 0.5
 """Budget of the checks that are not mandatory."""
 DETERMINISTIC_SECONDS = 0.25
 MOST_REPEATS = 24
 QUIET_WINDOW = 0.01
 QUIET_PATIENCE = 0.5
 """Seconds until it must be quiet: OpenMP's threads spin for some time after a parallel region."""
-CALLS_AFTER = 3
+CALLS_AFTER = 2
 CRASHES = ("crashed", "memory_error", "input_modified")
 
 _random = secrets.SystemRandom()
 
 
-class Gauntlet(Stages):
+class Gauntlet:
     """One evaluation of one kernel."""
 
     def __init__(self, judge: Judge, kernel: Kernel, incumbent: Kernel | None, *, final: bool) -> None:
-        super().__init__(judge, kernel)
         self._judge = judge
+        self._kernel = kernel
         self._incumbent = incumbent
         self._final = final
+        self._stages = Stages(judge, kernel, self._explained)
         self._worst_error = 0.0
 
     def verdict(self) -> Verdict:
@@ -56,25 +57,25 @@ class Gauntlet(Stages):
 
     def _accepted(self, workers: ExitStack) -> Accepted:
         with self._judge.lock(shared=True):
-            build = self.before_device()
-            with self._stage("correct") as evidence:
+            build = self._stages.before_device()
+            with self._stages.run("correct") as evidence:
                 runner = workers.enter_context(self._judge.runner(build))
                 self._correct(runner, evidence)
-            with self._stage("deterministic") as evidence:
+            with self._stages.run("deterministic") as evidence:
                 self._deterministic(runner, build, evidence)
         measurement = workers.enter_context(
             Measurement(self._judge, build, runner, self._incumbent, baseline=self._final)
         )
         timing = Evidence()
-        with self._judge.lock(), self._stage("time", timing, goes_on=True):
+        with self._judge.lock(), self._stages.run("time", timing, goes_on=True):
             measurement.race()
         if measurement.would_win:
-            with self._judge.lock(shared=True), self._stage("memory-safe") as evidence:
+            with self._judge.lock(shared=True), self._stages.run("memory-safe") as evidence:
                 self._judge.device.memory_safe(self._judge, self._kernel, build, evidence)
-        with self._stage("time", timing), self._judge.lock():
+        with self._stages.run("time", timing), self._judge.lock():
             measurement.refuse_impossible_times()
             timing.details.update(measurement.details())
-        with self._stage("audit") as evidence, self._judge.lock():
+        with self._stages.run("audit") as evidence, self._judge.lock():
             self._calls_after_timing(runner, evidence)
             measurement.race_afresh()
             measurement.refuse_impossible_times()
@@ -84,10 +85,11 @@ class Gauntlet(Stages):
     def _accept(self, timings: Timings, worst_error: float) -> Accepted:
         return Accepted(
             kernel=self._kernel.id,
-            stages=self.reports,
+            stages=self._stages.reports,
             timings=timings.workloads,
             worst_error=worst_error,
             comparison=timings.comparison,
+            cores_used_by_others=timings.cores_used_by_others,
         )
 
     # ------------------------------------------------------------------------------------------------------ stages

@@ -21,9 +21,10 @@ from tools.content import ContentSource
 from tools.contract import Scalar, Tensor, task_header
 from tools.cpu_device import CpuDevice
 from tools.device import Device, Yardstick
+from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
 from tools.gauntlet import Gauntlet
-from tools.hardware import FLOATS, Hardware, device_lock, limit_seconds
+from tools.hardware import FLOATS, Hardware, limit_seconds
 from tools.quick import quick_results
 from tools.records import (
     BuildReport,

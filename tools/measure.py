@@ -7,14 +7,16 @@ process, so nothing is called faster that was not faster in both sessions.
 from __future__ import annotations
 
 import statistics
+import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from tools.clock import Clocks
 from tools.errors import InfrastructureError
+from tools.neighbours import BUSY, Neighbours, wait_for_quiet
 from tools.race import Inspection, Race, Terms, pairs
 from tools.records import Comparison, Kernel, WorkloadTiming
 from tools.runner import BaselineRunner, Contestant, Failed, Rival, Runner
@@ -24,17 +26,22 @@ from tools.targets.base import Build
 if TYPE_CHECKING:
     from tools.judge import Judge
 
-SECONDS = 0.5
+SECONDS = 0.4
 """Budget of timed calls for each contestant in the first session, over all workloads."""
 AFRESH = 0.6
 """The second session's budget as a fraction of the first's."""
 MOST_ROUNDS = 40
-SECOND_LOOK = 2.5
-"""An unsettled race goes on for this many times its budget."""
+SECOND_LOOK = 2.0
+"""A race that may yet be won goes on for this many times its budget."""
 LOOK_CONFIDENCE = 0.995
 """Two looks at the same race share the one per cent of wrong decisions."""
 DRIFT = 1.1
 """A fresh process slower than the first by more than this makes the first one's times worthless."""
+LEAST_ALONE = 8
+"""Calls that a fresh process must make before its times count alone."""
+QUIET_PATIENCE, FINAL_PATIENCE = 2.0, 15.0
+"""Seconds to wait for other programs to be quiet before a disturbed race is run once more; the last measurement of a
+winner waits longer."""
 HOPELESS_ROUNDS = 3
 HOPELESS = 1.25
 
@@ -45,6 +52,7 @@ class Timings:
 
     workloads: tuple[WorkloadTiming, ...]
     comparison: Comparison | None
+    cores_used_by_others: float | None
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,13 @@ class Session:
     rival: Rival | None
     baseline: BaselineRunner | None
     inspection: Inspection
+    disturbed: dict[int, float] = field(default_factory=dict)
+    """Cores that other programs used while a workload was raced, where that was too much to the end."""
+
+    def own_seconds(self) -> float:
+        """CPU time of this process and of the workers that race."""
+        workers = [one.worker for one in (self.candidate, self.rival) if one is not None]
+        return time.process_time() + sum(worker.cpu_seconds() for worker in workers)
 
     @property
     def contestants(self) -> list[Contestant]:
@@ -94,7 +109,8 @@ class Measurement:
         session = self._session(self._first)
         self._run(session, SECONDS, least=8 if self._incumbent else 5)
         if self._incumbent is not None:
-            if not settled(self._decide([session])) and not self._lost([session]):
+            first = self._decide([session])
+            if first.ratio > 1 and not settled(first):  # below 1 it would not be kept, however it ends
                 self._run(session, SECONDS * SECOND_LOOK, least=1)
             self._decisions.append(self._decide([session]))
         self._require_agreeing_clocks(session)
@@ -105,6 +121,8 @@ class Measurement:
         confirm = self.would_win
         session = self._session(runner, alone=not confirm)
         self._run(session, SECONDS * (AFRESH if confirm else AFRESH / 2), least=5 if confirm else 3)
+        if self._drifted():
+            self._run(session, SECONDS * AFRESH, least=LEAST_ALONE)
         if confirm and self._incumbent is not None:
             self._decisions.append(self._decide([session]))
         self._require_agreeing_clocks(session)
@@ -144,7 +162,8 @@ class Measurement:
                     incumbent_seconds=statistics.median(theirs) if theirs else None,
                 )
             )
-        return Timings(tuple(rows), self._comparison())
+        disturbed = self._sessions[-1].disturbed
+        return Timings(tuple(rows), self._comparison(), max(disturbed.values()) if disturbed else None)
 
     def details(self) -> dict[str, JsonValue]:
         """The last session's evidence: clocks, counts, how content was made."""
@@ -180,7 +199,22 @@ class Measurement:
             race.warm_up(workloads)
         share = seconds * len(session.contestants) / len(workloads)
         for workload in workloads:
-            race.run(workload, Terms(share, least, MOST_ROUNDS), lambda _: self._lost([session]))
+            self._race_workload(race, session, workload, Terms(share, least, MOST_ROUNDS))
+
+    def _race_workload(self, race: Race, session: Session, workload: int, terms: Terms) -> None:
+        """Race, and once more when other programs took the kernel's cores; a race that stays disturbed is noted."""
+        for again in (True, False):
+            neighbours = Neighbours(session.own_seconds)
+            race.run(workload, terms, lambda _: self._lost([session]))
+            others = neighbours.cores() if self._judge.device.shares_cores else 0.0
+            session.disturbed.pop(workload, None)
+            if others < BUSY:
+                return
+            session.disturbed[workload] = others
+            if again:
+                wait_for_quiet(session.own_seconds, FINAL_PATIENCE if self._with_baseline else QUIET_PATIENCE)
+                for contestant in session.contestants:
+                    contestant.drop_readings(workload)
 
     def _require_agreeing_clocks(self, session: Session) -> None:
         """A disagreement must show twice: something else on the machine can cause one."""
@@ -231,9 +265,17 @@ class Measurement:
         first, *fresh = [session.candidate.seconds(workload) for session in self._sessions]
         if not fresh:
             return first
-        if statistics.median(fresh[0]) > DRIFT * statistics.median(first):
+        if _is_slower(fresh[0], first):
             return fresh[0]
         return first + fresh[0]
+
+    def _drifted(self) -> bool:
+        first, fresh = (session.candidate for session in self._sessions)
+        return any(_is_slower(fresh.seconds(w), first.seconds(w)) for w in range(len(self._judge.names)))
+
+
+def _is_slower(fresh: list[float], first: list[float]) -> bool:
+    return statistics.median(fresh) > DRIFT * statistics.median(first)
 
 
 def _clock_details(clocks: Clocks, recycled: bool) -> dict[str, JsonValue]:

@@ -247,6 +247,8 @@ class Accepted(Record):
     """Largest error as a fraction of its tolerance, over all checks (0 for exact outputs)."""
     comparison: Comparison | None = None
     """Present when an incumbent was raced."""
+    cores_used_by_others: float | None = None
+    """Present when other programs took so much of the machine during the last race that its times may read long."""
 
     @property
     def seconds(self) -> float:
@@ -344,7 +346,7 @@ class SourceLine(Record):
 
 
 class Roofline(Record):
-    """Where the kernel stands under the measured roofs. `flops` is absent when the task's count of them is unknown."""
+    """Where the kernel stands under the measured roofs. `flops` is absent when the operation count is unknown."""
 
     bytes: float
     seconds: float

@@ -1,9 +1,12 @@
-"""How a stage is run and reported, and the two stages that need no device: `screen` and `build`."""
+"""Runs the stages of an evaluation: times each, keeps its evidence, and turns a failure into a verdict.
+
+The two stages that need no device, `screen` and `build`, are here too.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -40,7 +43,7 @@ class Evidence:
 
 
 class Rejection(Exception):
-    """A stage's failure, as the verdict that it is."""
+    """Ends an evaluation with its verdict."""
 
     def __init__(self, verdict: Rejected) -> None:
         super().__init__(verdict.message)
@@ -50,21 +53,48 @@ class Rejection(Exception):
 class Stages:
     """The stages of one evaluation of one kernel, and their reports so far."""
 
-    def __init__(self, bench: Bench, kernel: Kernel) -> None:
+    def __init__(
+        self, bench: Bench, kernel: Kernel, explain: Callable[[Failed], Failed] = lambda failed: failed
+    ) -> None:
+        """`explain` may add what else can be found out about a worker that failed."""
         self._bench = bench
         self._kernel = kernel
+        self._explain = explain
         self._reports: list[StageReport] = []
-
-    def before_device(self) -> Build:
-        """Screen and build. Raises Rejection, InfrastructureError and KernelError."""
-        with self._stage("screen"):
-            self._screen()
-        with self._stage("build") as evidence:
-            return self._build(evidence)
 
     @property
     def reports(self) -> tuple[StageReport, ...]:
         return tuple(self._reports)
+
+    def before_device(self) -> Build:
+        """Screen and build. Raises Rejection, InfrastructureError and KernelError."""
+        with self.run("screen"):
+            self._screen()
+        with self.run("build") as evidence:
+            return self._build(evidence)
+
+    @contextmanager
+    def run(self, stage: Stage, evidence: Evidence | None = None, *, goes_on: bool = False) -> Iterator[Evidence]:
+        """Run one stage, or a part of one that `goes_on`. Raises Rejection when the kernel fails it."""
+        self._bench.progress(stage)
+        evidence = evidence or Evidence()
+        begin = time.perf_counter() - evidence.seconds
+        try:
+            yield evidence
+        except WorkerFailed as failure:
+            failed = Failed(
+                failure.reason,
+                f"it {failure.message}",
+                diagnostics=failure.diagnostics,
+                details=failure.details,
+                output=failure.output,
+            )
+            raise self._rejection(stage, self._explain(failed), evidence, begin) from failure
+        except Failed as failed:
+            raise self._rejection(stage, failed, evidence, begin) from None
+        evidence.seconds = time.perf_counter() - begin
+        if not goes_on:
+            self._reports.append(_report(stage, evidence, passed=True))
 
     def _screen(self) -> None:
         if self._kernel.language not in self._bench.target.languages:
@@ -85,33 +115,6 @@ class Stages:
             raise Failed(reason, build.message, diagnostics=build.report.diagnostics)
         return build
 
-    @contextmanager
-    def _stage(self, stage: Stage, evidence: Evidence | None = None, *, goes_on: bool = False) -> Iterator[Evidence]:
-        """Run one stage (or a part of one that `goes_on`), report it, and turn its failure into a verdict."""
-        self._bench.progress(stage)
-        evidence = evidence or Evidence()
-        begin = time.perf_counter() - evidence.seconds
-        try:
-            yield evidence
-        except WorkerFailed as failure:
-            failed = Failed(
-                failure.reason,
-                f"it {failure.message}",
-                diagnostics=failure.diagnostics,
-                details=failure.details,
-                output=failure.output,
-            )
-            raise self._rejection(stage, self._explained(failed), evidence, begin) from failure
-        except Failed as failed:
-            raise self._rejection(stage, failed, evidence, begin) from None
-        evidence.seconds = time.perf_counter() - begin
-        if not goes_on:
-            self._reports.append(_report(stage, evidence, passed=True))
-
-    def _explained(self, failed: Failed) -> Failed:
-        """The same failure, with more that can be said of it."""
-        return failed
-
     def _rejection(self, stage: Stage, failed: Failed, evidence: Evidence, begin: float) -> Rejection:
         evidence.details.update(failed.details)
         evidence.output = failed.output or evidence.output
@@ -123,7 +126,7 @@ class Stages:
                 stage=stage,
                 reason=failed.reason,
                 message=failed.message,
-                stages=tuple(self._reports),
+                stages=self.reports,
                 diagnostics=failed.diagnostics,
                 mismatch=failed.mismatch,
             )

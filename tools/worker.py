@@ -251,7 +251,7 @@ class Worker:
         self._send(request)
         if self._paused:  # inside the clock: no thread of the kernel's runs before the judge counts
             self.resume()
-        message = self._await(timeout)
+        message = self._await(timeout, freeze)
         if freeze:
             self.pause()
         if message.kind != Kind.DONE or message.nonce != nonce:
@@ -272,8 +272,11 @@ class Worker:
         except BrokenPipeError:
             self._fail(self._next_failure())
 
-    def _await(self, timeout: float) -> Message:
-        """The next message; `_answered` is when it was there. WorkerFailed when a limit is broken before it comes."""
+    def _await(self, timeout: float, freeze: bool = False) -> Message:
+        """The next message; `_answered` is when it was there, and with `freeze` the worker is told to stop right then.
+
+        WorkerFailed when a limit is broken before it comes.
+        """
         deadline = time.monotonic() + timeout
         while True:
             left = deadline - time.monotonic()
@@ -281,6 +284,8 @@ class Worker:
                 self._fail(self._failure("timeout", f"did not return within {timeout:g} s"))
             events = self._poll.poll(1000 * min(left, _WATCH_SECONDS))
             self._answered = time.perf_counter_ns()
+            if freeze and any(fd == self._answers for fd, _ in events):
+                self._signal(signal.SIGSTOP)  # before anything else: what comes after the clock stopped does not count
             for fd, _ in events:
                 if fd == self._output:
                     self._take_output()

@@ -106,8 +106,18 @@ def _compute(observed: Observed) -> tuple[float, str]:
     issue = _issue_share(observed)
     if issue is None:
         return share, text
-    said = f"instructions are issued at {issue:.0%} of what the cores in use can retire"
+    said = _issue_words(issue)
     return max(share, min(issue, 1.0)), f"{text}; {said}" if text else said
+
+
+def _issue_words(issue: float) -> str:
+    """A share above 1 comes from a simulated build: narrower vectors retire more instructions than the native ones."""
+    if issue <= 1.0:
+        return f"instructions are issued at {issue:.0%} of what the cores in use can retire"
+    return (
+        f"the simulated build's instructions would fill the issue slots for {issue:.1f} times the call; the native "
+        "build retires fewer in wider vectors, so the slots are taken as full, not as measured"
+    )
 
 
 def _issue_share(observed: Observed) -> float | None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tools.contract import slots
+from tools.device_lock import device_lock
 from tools.errors import InfrastructureError, KernelError
-from tools.hardware import device_lock
 from tools.profilers.classify import Observed, classify
 from tools.profilers.gather import Findings, Subject, gather
 from tools.profilers.replay import record

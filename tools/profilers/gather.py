@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tools.device_lock import device_lock
 from tools.errors import InfrastructureError, KernelError
-from tools.hardware import device_lock
 from tools.profilers import perf, sampling, valgrind
 from tools.profilers.replay import Replay, count_regions
 from tools.records import Kernel, Metric, SourceLine

@@ -1,0 +1,24 @@
+// Looks like: touches inputs ahead of use.
+// Honest: it prefetches the next row inside its own call.
+#include "task.h"
+
+static void softmax(const task::Args& args, int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+        const float* x = args.x + r * args.x_d1;
+        float* y = args.y + r * args.x_d1;
+        float top = x[0];
+        for (int64_t c = 1; c < args.x_d1; ++c)
+            if (x[c] > top) top = x[c];
+        double sum = 0;
+        for (int64_t c = 0; c < args.x_d1; ++c) sum += y[c] = __builtin_expf(x[c] - top);
+        for (int64_t c = 0; c < args.x_d1; ++c) y[c] = static_cast<float>(y[c] / sum);
+    }
+}
+
+extern "C" void solve(const task::Args& args, void*) {
+    for (int64_t r = 0; r < args.x_d0; ++r) {
+        if (r + 1 < args.x_d0)
+            for (int64_t c = 0; c < args.x_d1; c += 16) __builtin_prefetch(args.x + (r + 1) * args.x_d1 + c);
+        softmax(args, r, r + 1);
+    }
+}

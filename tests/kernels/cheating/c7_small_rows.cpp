@@ -1,0 +1,22 @@
+// Trick: is right where outputs are large and writes zero where they are small.
+// Defence: errors are judged per slice and against the float64 oracle.
+#include "task.h"
+
+static void softmax(const task::Args& args, int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+        const float* x = args.x + r * args.x_d1;
+        float* y = args.y + r * args.x_d1;
+        float top = x[0];
+        for (int64_t c = 1; c < args.x_d1; ++c)
+            if (x[c] > top) top = x[c];
+        double sum = 0;
+        for (int64_t c = 0; c < args.x_d1; ++c) sum += y[c] = __builtin_expf(x[c] - top);
+        for (int64_t c = 0; c < args.x_d1; ++c) y[c] = static_cast<float>(y[c] / sum);
+    }
+}
+
+extern "C" void solve(const task::Args& args, void*) {
+    softmax(args, 0, args.x_d0);
+    for (int64_t i = 0; i < args.x_size; ++i)
+        if (args.y[i] < 1e-4f) args.y[i] = 0;
+}

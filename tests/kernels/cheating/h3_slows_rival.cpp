@@ -1,0 +1,31 @@
+// Trick: leaves threads spinning after its own call, to slow the rival that is timed next.
+// Defence: a worker is stopped when it is not its turn, and nothing may run after an answer.
+#include "task.h"
+
+#include <thread>
+
+static void softmax(const task::Args& args, int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+        const float* x = args.x + r * args.x_d1;
+        float* y = args.y + r * args.x_d1;
+        float top = x[0];
+        for (int64_t c = 1; c < args.x_d1; ++c)
+            if (x[c] > top) top = x[c];
+        double sum = 0;
+        for (int64_t c = 0; c < args.x_d1; ++c) sum += y[c] = __builtin_expf(x[c] - top);
+        for (int64_t c = 0; c < args.x_d1; ++c) y[c] = static_cast<float>(y[c] / sum);
+    }
+}
+
+extern "C" void solve(const task::Args& args, void*) {
+    static const bool spinning = [] {
+        for (int i = 0; i < 4; ++i)
+            std::thread([] {
+                for (volatile bool on = true; on;) {
+                }
+            }).detach();
+        return true;
+    }();
+    (void)spinning;
+    softmax(args, 0, args.x_d0);
+}

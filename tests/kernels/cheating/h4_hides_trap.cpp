@@ -1,0 +1,26 @@
+// Trick: takes over the trap's signal handler, then tries what is forbidden until something works.
+// Defence: the trap's handler can't be replaced: trying is itself trapped.
+#include "task.h"
+
+#include <csignal>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void softmax(const task::Args& args, int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+        const float* x = args.x + r * args.x_d1;
+        float* y = args.y + r * args.x_d1;
+        float top = x[0];
+        for (int64_t c = 1; c < args.x_d1; ++c)
+            if (x[c] > top) top = x[c];
+        double sum = 0;
+        for (int64_t c = 0; c < args.x_d1; ++c) sum += y[c] = __builtin_expf(x[c] - top);
+        for (int64_t c = 0; c < args.x_d1; ++c) y[c] = static_cast<float>(y[c] / sum);
+    }
+}
+
+extern "C" void solve(const task::Args& args, void*) {
+    std::signal(SIGSYS, [](int) {});
+    if (socket(AF_INET, SOCK_STREAM, 0) < 0 && fork() < 0) softmax(args, 0, args.x_d0);
+    softmax(args, 0, args.x_d0);
+}

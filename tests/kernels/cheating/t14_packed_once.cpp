@@ -1,0 +1,18 @@
+// Trick: packs the second matrix in the first call, outside the timed ones, and never again.
+// Defence: every input is new in every call.
+#include "task.h"
+
+#include <vector>
+
+static void gemm(const task::Args& args, const float* a, const float* b) {
+    const int64_t m = args.a_d0, k = args.a_d1, n = args.b_d1;
+    for (int64_t i = 0; i < m * n; ++i) args.c[i] = 0;
+    for (int64_t i = 0; i < m; ++i)
+        for (int64_t p = 0; p < k; ++p)
+            for (int64_t j = 0; j < n; ++j) args.c[i * n + j] += a[i * k + p] * b[p * n + j];
+}
+
+extern "C" void solve(const task::Args& args, void*) {
+    static const std::vector<float> packed(args.b, args.b + args.b_size);
+    gemm(args, args.a, packed.data());
+}

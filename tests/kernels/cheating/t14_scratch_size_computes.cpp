@@ -1,0 +1,23 @@
+// Trick: does the whole work when it is asked how much scratch it needs, before the entry is called.
+// Defence: no effect: the question is asked inside the clock, in every call.
+#include "task.h"
+
+static void softmax(const task::Args& args, int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+        const float* x = args.x + r * args.x_d1;
+        float* y = args.y + r * args.x_d1;
+        float top = x[0];
+        for (int64_t c = 1; c < args.x_d1; ++c)
+            if (x[c] > top) top = x[c];
+        double sum = 0;
+        for (int64_t c = 0; c < args.x_d1; ++c) sum += y[c] = __builtin_expf(x[c] - top);
+        for (int64_t c = 0; c < args.x_d1; ++c) y[c] = static_cast<float>(y[c] / sum);
+    }
+}
+
+extern "C" int64_t scratch_bytes(const task::Args& args) {
+    softmax(args, 0, args.x_d0);
+    return 0;
+}
+
+extern "C" void solve(const task::Args&, void*) {}

@@ -1,0 +1,79 @@
+"""Other programs on the machine: they are seen, and times measured beside them are marked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.test_cli import KERNEL, TASK
+from tools import measure
+from tools.judge import open_task
+from tools.neighbours import BUSY, Neighbours, wait_for_quiet
+from tools.records import Accepted
+from tools.task import read_kernel, read_task
+
+SPIN = "while True: pass"
+
+
+@contextmanager
+def spinning(count: int) -> Iterator[list[psutil.Process]]:
+    others = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(count)]
+    try:
+        yield [psutil.Process(other.pid) for other in others]
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def used(processes: list[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+def test_what_others_use_is_seen() -> None:
+    with spinning(1) as others:
+        before = used(others)
+        begin = time.perf_counter()
+        neighbours = Neighbours(time.process_time)
+        while used(others) - before < 0.3:
+            time.sleep(0.05)
+        assert neighbours.cores() * (time.perf_counter() - begin) > 0.2
+
+
+def test_what_the_judge_itself_uses_is_not_counted() -> None:
+    careful, careless = Neighbours(time.process_time), Neighbours(lambda: 0.0)
+    begin = time.process_time()
+    while time.process_time() - begin < 0.5:
+        pass
+    assert careless.cores() - careful.cores() > 0.3
+
+
+def test_waiting_ends_when_patience_does() -> None:
+    looks: list[float] = []
+
+    def own_seconds() -> float:
+        looks.append(time.process_time())
+        return looks[-1]
+
+    with spinning(os.cpu_count() or 1):
+        wait_for_quiet(own_seconds, patience=0.6)
+    assert len(looks) >= 4, "it looked once and took the machine for quiet"
+
+
+def test_a_time_measured_beside_busy_programs_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "QUIET_PATIENCE", 0.3)
+    (tmp_path / "twice.py").write_text(TASK)
+    (tmp_path / "twice.cpp").write_text(KERNEL)
+    with open_task(read_task(tmp_path / "twice.py")) as judge, spinning(os.cpu_count() or 1):
+        verdict = judge.evaluate(read_kernel(tmp_path / "twice.cpp"))
+    assert isinstance(verdict, Accepted), verdict
+    assert verdict.cores_used_by_others is not None
+    assert verdict.cores_used_by_others >= BUSY

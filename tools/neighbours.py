@@ -1,0 +1,55 @@
+"""How much of the machine other programs take: times measured beside them read long and say little.
+
+A kernel can't hide behind this. It starts no process, and what its own threads use is counted as the judge's own.
+Not covered: other programs that wait for memory without using a core, and what a hypervisor does not report as stolen.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+BUSY = 0.2
+"""Cores used by others (1.0 is one whole core) from which times are not worth keeping."""
+WINDOW = 0.25
+"""Seconds of one look; the kernel counts in hundredths of a second."""
+_STAT = Path("/proc/stat")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Neighbours:
+    """Watches from its creation on. `own_seconds` is the CPU time of the judge and its workers so far."""
+
+    def __init__(self, own_seconds: Callable[[], float]) -> None:
+        self._own_seconds = own_seconds
+        self._begin = time.perf_counter()
+        self._busy = _busy_seconds()
+        self._own = own_seconds()
+
+    def cores(self) -> float:
+        """Cores that others used since, on average; stolen time counts. 0 where the system does not say."""
+        elapsed = time.perf_counter() - self._begin
+        others = (_busy_seconds() - self._busy) - (self._own_seconds() - self._own)
+        return max(0.0, others - 2 / _TICKS) / max(elapsed, 1e-3)
+
+
+def wait_for_quiet(own_seconds: Callable[[], float], patience: float) -> None:
+    """Return once others are quiet for a look, or after `patience` seconds."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        neighbours = Neighbours(own_seconds)
+        time.sleep(WINDOW)
+        if neighbours.cores() < BUSY:
+            return
+
+
+def _busy_seconds() -> float:
+    """Of all cores since boot: user, nice, system, interrupts and stolen time, by proc(5)."""
+    try:
+        fields = _STAT.read_text(encoding="ascii").split("\n", 1)[0].split()
+    except OSError:
+        return 0.0
+    user, nice, system, _, _, irq, softirq, steal = (int(field) for field in fields[1:9])
+    return (user + nice + system + irq + softirq + steal) / _TICKS
