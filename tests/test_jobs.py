@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -222,6 +223,15 @@ def test_its_end_is_the_end_of_everything_it_started(session: Session, how: str)
     expected = {"end of stdin": 0, "SIGKILL": -9}.get(how, 128 + getattr(signal, how, 0))
     assert code == expected
     wait_until_gone(started)
+
+
+def test_the_manual_s_example_works_and_its_table_has_every_field_of_a_job() -> None:
+    manual = (ROOT / "docs" / "worker.md").read_text()
+    example = manual.partition("<<'END'\n")[2].partition("END\n")[0]
+    done = batch(example)
+    assert done.returncode == 0 and answers_of(done.stdout)["build"]["result"]["built"], done.stdout
+    table = manual.partition("**Job.**")[2].partition("**Answer.**")[0]
+    assert set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) == set(Job.model_fields)
 
 
 @pytest.mark.parametrize("module", ["tools.jobs", "tools.service"])
