@@ -44,12 +44,14 @@ class ProcessEnded(Exception):
         """Whether another try would end like this one."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Asked:
     """A job without its answer."""
 
     answer: asyncio.Future[JsonValue]
     on_progress: Progress
+    wanted: bool = True
+    """Not taken back."""
 
 
 class JobProcess(ABC):
@@ -105,13 +107,14 @@ class JobProcess(ABC):
             self._heard = time.monotonic()
         answer: asyncio.Future[JsonValue] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._waiting[job] = _Asked(answer, on_progress)
+        self._waiting[job] = asked = _Asked(answer, on_progress)
         try:
             if self._tasks[0].done():
                 raise self._ended(job)
             await self._send(job, message)
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
+            asked.wanted = False
             await asyncio.shield(self._take_back(job))
             raise
         finally:
@@ -176,6 +179,8 @@ class JobProcess(ABC):
         asked = self._waiting.get(answer.id)
         if asked is None or asked.answer.done():
             return
+        if answer.taken_back and asked.wanted:
+            raise ProtocolFault("it took back a job that is still wanted")
         if answer.error is None:
             asked.answer.set_result(answer.result)
         else:

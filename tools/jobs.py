@@ -85,6 +85,7 @@ class Worker:
         self._beat: asyncio.Task[None] | None = None
         self._lines = 0
         self._failures = False
+        self._ending = False
 
     @property
     def live(self) -> bool:
@@ -102,6 +103,7 @@ class Worker:
 
     async def end(self) -> None:
         """End all that is in flight and everything that was started for it."""
+        self._ending = True
         tasks = [*self._jobs.values(), *([self._beat] if self._beat else [])]
         for task in tasks:
             task.cancel()
@@ -161,6 +163,8 @@ class Worker:
         except WarpsmithError as error:
             self._answer(failure(job.id, error))
         except asyncio.CancelledError:
+            if self._ending:  # nobody took it back, so it has no answer
+                raise
             self._answer(failed(job.id, "cancelled", "the job was taken back"))
         else:
             self._answer(answered(job.id, result))

@@ -81,6 +81,8 @@ class Answer:
     """Of the job; None when the worker could not tell which line it is about."""
     result: JsonValue = None
     error: WarpsmithError | None = None
+    taken_back: bool = False
+    """The error is that the driver took the job back."""
 
 
 @dataclass(frozen=True)
@@ -131,9 +133,10 @@ def read_answer(line: bytes) -> Answer:
     if ok:
         return Answer(job, message.get("result"))
     try:
-        return Answer(job, error=_error(message["error"]))
-    except (KeyError, TypeError) as error:
-        raise ProtocolFault(f"it answered with an error that has not its fields: {_quoted(line)}") from error
+        error = message["error"]
+        return Answer(job, error=_error(error), taken_back=error["kind"] == "cancelled")
+    except (KeyError, TypeError) as fault:
+        raise ProtocolFault(f"it answered with an error that has not its fields: {_quoted(line)}") from fault
 
 
 def read_sign(line: bytes) -> Sign | None:
