@@ -22,6 +22,7 @@ from tools.device import device_lock
 from tools.errors import InfrastructureError
 from tools.gauntlet import Gauntlet
 from tools.hardware import FLOATS, Hardware, hardware, limit_seconds, measure_hardware, remember
+from tools.neighbours import Patience
 from tools.quick import quick_results
 from tools.records import (
     BuildReport,
@@ -47,6 +48,8 @@ Progress = Callable[[str], None]
 
 BASELINE_SECONDS = 0.4
 BASELINE_ROUNDS = (5, 30)
+PATIENCE = 10.0
+"""Seconds that the judge waits in all for a machine that other programs keep busy, until it was quiet once."""
 TIMEOUT_LEAST = 5.0
 TIMEOUT_FACTOR = 100.0
 TIMEOUT_MOST = 60.0
@@ -92,6 +95,7 @@ class Judge:
         self.source = source
         self.target = target
         self.progress = progress
+        self.patience = Patience(PATIENCE)
         progress("reference")
         self.reference: Reference = load_reference(source)
         progress("audit")
