@@ -43,6 +43,7 @@ def test_honest_tasks_pass(task: str) -> None:
         ("return {'good': x * 2, 'bad': x * 0}", "`bad`"),
         ("return np.random.rand(*x.shape)", "different results"),
         ("return np.floor(np.abs(x) / 1e9)", "zeros"),
+        ("return x[:0] * 2", "No output has any element"),
     ],
 )
 def test_degenerate_tasks_are_refused(tmp_path: Path, body: str, named: str) -> None:

@@ -161,6 +161,8 @@ def test_recycled_content_changes_in_secret_and_is_still_judged_right(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(content_module, "SLOW_DRAW", -1.0)
+    judge.content.fresh(0)
+    assert judge.content.recycles(0)
     seen = set()
     for _ in range(3 * content_module.POOL):
         content = judge.content.timed(0)
@@ -183,12 +185,60 @@ def test_secret_changes_stay_within_what_the_array_holds(size: int, seed: int) -
         "offsets": np.arange(size),
         "empty": np.zeros(0),
     }
-    before = {name: value.copy() for name, value in inputs.items()}
-    content_module._change_in_secret(inputs)
-    assert set(inputs["i"]) <= set(before["i"])
-    assert set(inputs["b"]) <= set(before["b"])
-    assert 0 <= inputs["f"].min() <= inputs["f"].max() <= before["f"].max()
-    assert np.array_equal(inputs["offsets"], before["offsets"])
+    after = {name: np.asarray(value) for name, value in content_module._changed_in_secret(inputs).items()}
+    assert set(after["i"]) <= set(inputs["i"])
+    assert set(after["b"]) <= set(inputs["b"])
+    assert 0 <= after["f"].min() <= after["f"].max() <= inputs["f"].max()
+    assert np.array_equal(after["offsets"], inputs["offsets"])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_secret_changes_keep_structure_and_spare_no_number(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    square = rng.standard_normal((64, 64)).astype(dtype)
+    inputs = {"symmetric": square + square.T, "lower": np.tril(square), "order": rng.permutation(5000)}
+    for _ in range(3):
+        after = {name: np.asarray(value) for name, value in content_module._changed_in_secret(inputs).items()}
+        assert np.array_equal(after["symmetric"], after["symmetric"].T)
+        assert not np.triu(after["lower"], 1).any()
+        assert np.array_equal(np.sort(after["order"]), np.arange(5000))
+        assert (after["symmetric"] != inputs["symmetric"]).mean() > 0.95
+
+
+RECYCLED = {
+    "permutation": (
+        "{'p': rng.permutation(5000), 'x': rng.standard_normal(5000)}",
+        "(p, x): out = np.full(5000, -1.0); out[p] = x; return out",
+        "for (int64_t i = 0; i < args.x_size; ++i) args.out[args.p[i]] = args.x[i];",
+    ),
+    "symmetric": (
+        "(lambda a: {'a': a + a.T, 'x': rng.standard_normal(90)})(rng.standard_normal((90, 90)))",
+        "(a, x): return a @ x",
+        "for (int64_t i = 0; i < 90; ++i) { double s = 0; for (int64_t j = 0; j < 90; ++j)"
+        " s += args.a[i > j ? i * 90 + j : j * 90 + i] * args.x[j]; args.out[i] = s; }",
+    ),
+    "cholesky": (
+        "(lambda a: {'a': a @ a.T + np.eye(40)})(rng.standard_normal((40, 40)))",
+        "(a): return np.linalg.cholesky(a)",
+        "for (int64_t i = 0; i < 40; ++i) for (int64_t j = 0; j < 40; ++j) { double s = args.a[i * 40 + j];"
+        " for (int64_t k = 0; k < j; ++k) s -= args.out[i * 40 + k] * args.out[j * 40 + k];"
+        " args.out[i * 40 + j] = j > i ? 0 : i == j ? __builtin_sqrt(s) : s / args.out[j * 40 + j]; }",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RECYCLED)
+def test_an_honest_kernel_of_a_task_with_slow_draws_is_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its inputs are known to be: recycled draws are that, too, or there are none."""
+    monkeypatch.setattr(content_module, "SLOW_DRAW", -1.0)
+    drawing, reference, body = RECYCLED[name]
+    head, _, rest = reference.partition(": ")
+    text = f"import numpy as np\n\ndef inputs(rng):\n    return {drawing}\n\ndef reference{head}:\n    {rest}\n"
+    kernel = cpp(f'#include "task.h"\nextern "C" void solve(const task::Args& args, void*) {{ {body} }}\n')
+    with open_task(saxpy(files={"saxpy.py": text}, workloads=(WorkloadSpec(),))) as opened:
+        verdict = opened.evaluate(kernel)
+        assert isinstance(verdict, Accepted), verdict
+        assert opened.content.recycles(0) == (name != "cholesky")
 
 
 # -------------------------------------------------------------------------------------------------------------- clocks

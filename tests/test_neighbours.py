@@ -16,7 +16,7 @@ import pytest
 from tests.test_cli import KERNEL, TASK
 from tools import measure
 from tools.judge import open_task
-from tools.neighbours import BUSY, Neighbours, wait_for_quiet
+from tools.neighbours import BUSY, Neighbours, Patience
 from tools.records import Accepted
 from tools.task import read_kernel, read_task
 
@@ -56,7 +56,8 @@ def test_what_the_judge_itself_uses_is_not_counted() -> None:
     assert careless.cores() - careful.cores() > 0.3
 
 
-def test_waiting_ends_when_patience_does() -> None:
+def test_patience_ends_on_a_busy_machine_and_comes_back_on_a_quiet_one() -> None:
+    patience = Patience(0.6)
     looks: list[float] = []
 
     def own_seconds() -> float:
@@ -64,12 +65,17 @@ def test_waiting_ends_when_patience_does() -> None:
         return looks[-1]
 
     with spinning(os.cpu_count() or 1):
-        wait_for_quiet(own_seconds, patience=0.6)
-    assert len(looks) >= 4, "it looked once and took the machine for quiet"
+        assert patience.wait(own_seconds, most=5.0)
+        assert len(looks) >= 4, "it looked once and took the machine for quiet"
+        looks.clear()
+        assert not patience.wait(own_seconds, most=5.0)
+        assert not looks
+        patience.restore()
+        assert patience.wait(own_seconds, most=0.1)
 
 
 def test_a_time_measured_beside_busy_programs_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "QUIET_PATIENCE", 0.3)
+    monkeypatch.setattr(measure, "QUIET_WAIT", 0.3)
     (tmp_path / "twice.py").write_text(TASK)
     (tmp_path / "twice.cpp").write_text(KERNEL)
     with open_task(read_task(tmp_path / "twice.py")) as judge, spinning(os.cpu_count() or 1):

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tools.content import Content
 from tools.contract import Scalar, Tensor
 from tools.errors import TaskError
 from tools.numerics import compare
 from tools.reference import Reference, load_reference
+from tools.runner import BaselineRunner
 from tools.task import read_task
 
 TASKS = Path(__file__).parent / "tasks"
@@ -135,11 +137,22 @@ def test_update_in_place(tmp_path: Path) -> None:
             "memory",
         ),
         (INPUTS + "def reference(x):\n    return [np.empty(1 << 28) for _ in range(999)]\n", "too_large", "task.py:5"),
+        ("def inputs(rng):\n    return {'n': 2**70}\ndef reference(n):\n    return n * 1.0\n", "shapes", "64-bit"),
+        ("def inputs(rng):\n    return {'n': 2**63}\ndef reference(n):\n    return n * 1.0\n", "shapes", "64-bit"),
     ],
 )
 def test_faults(tmp_path: Path, text: str, expected: str, named: str) -> None:
     kind, message = fault(tmp_path, text)
     assert (kind, named in message) == (expected, True), message
+
+
+def test_a_reference_that_fails_only_while_it_is_timed_is_the_task_s_fault(tmp_path: Path) -> None:
+    text = INPUTS + "def reference(x):\n    assert x.max() < 9, 'too large'\n    return 2 * x\n"
+    reference = load(tmp_path, text)
+    content = Content(reference, 0, "given", {"x": np.asarray(reference.draw(0, 1)["x"]) + 9}, "strict")
+    with pytest.raises(TaskError) as caught:
+        BaselineRunner(reference).call(content)
+    assert caught.value.fault == "raised" and "task.py:" in caught.value.message and "timed" in caught.value.message
 
 
 def test_sizes_may_not_differ_in_rank_between_workloads(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def transform(name: str, array: NDArray[Any], rng: np.random.Generator, *, signe
     wide = array.astype(np.float64)
     if _is_sorted(array) or not np.isfinite(wide).all():
         return array
-    if array.dtype in FLOATS and not _has_few_values(array):
+    if array.dtype in FLOATS and not has_few_values(array):
         return _float(name, array, wide, rng, signed=signed)
     flat = array.reshape(-1)
     if flat.size <= 1 << 20 and np.unique(flat).size == flat.size:
@@ -133,7 +133,7 @@ def _is_sorted(array: NDArray[Any]) -> bool:
     return array.ndim == 1 and array.size > 2 and bool((array[1:] >= array[:-1]).all())
 
 
-def _has_few_values(array: NDArray[Any]) -> bool:
+def has_few_values(array: NDArray[Any]) -> bool:
     """Whether the values look like a choice out of few, such as labels."""
     sample = array.reshape(-1)[: 1 << 14]
     return sample.size >= 4 * FEW and np.unique(sample).size <= FEW

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from tools.clock import Clocks
 from tools.errors import InfrastructureError
-from tools.neighbours import BUSY, Neighbours, wait_for_quiet
+from tools.neighbours import BUSY, Neighbours, Patience
 from tools.race import Inspection, Race, Terms, pairs
 from tools.records import Comparison, Kernel, WorkloadTiming
 from tools.runner import BaselineRunner, Contestant, Failed, Rival, Runner
@@ -39,9 +39,9 @@ DRIFT = 1.1
 """A fresh process slower than the first by more than this makes the first one's times worthless."""
 LEAST_ALONE = 8
 """Calls that a fresh process must make before its times count alone."""
-QUIET_PATIENCE, FINAL_PATIENCE = 2.0, 15.0
-"""Seconds to wait for other programs to be quiet before a disturbed race is run once more; the last measurement of a
-winner waits longer."""
+QUIET_WAIT, FINAL_PATIENCE = 5.0, 20.0
+"""Seconds to wait for other programs to be quiet before a disturbed race is run once more, and in all for the last
+measurement of a winner, which is worth more waiting than the judge's own patience."""
 HOPELESS_ROUNDS = 3
 HOPELESS = 1.25
 
@@ -85,6 +85,7 @@ class Measurement:
         self._first = runner
         self._incumbent = incumbent
         self._with_baseline = baseline
+        self._patience = Patience(FINAL_PATIENCE) if baseline else judge.patience
         self._processes = ExitStack()
         self._sessions: list[Session] = []
         self._decisions: list[Comparison] = []
@@ -209,12 +210,13 @@ class Measurement:
             others = neighbours.cores() if self._judge.device.shares_cores else 0.0
             session.disturbed.pop(workload, None)
             if others < BUSY:
+                self._patience.restore()
                 return
             session.disturbed[workload] = others
-            if again:
-                wait_for_quiet(session.own_seconds, FINAL_PATIENCE if self._with_baseline else QUIET_PATIENCE)
-                for contestant in session.contestants:
-                    contestant.drop_readings(workload)
+            if not again or not self._patience.wait(session.own_seconds, QUIET_WAIT):
+                return
+            for contestant in session.contestants:
+                contestant.drop_readings(workload)
 
     def _require_agreeing_clocks(self, session: Session) -> None:
         """A disagreement must show twice: something else on the machine can cause one."""

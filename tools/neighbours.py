@@ -35,14 +35,29 @@ class Neighbours:
         return max(0.0, others - 2 / _TICKS) / max(elapsed, 1e-3)
 
 
-def wait_for_quiet(own_seconds: Callable[[], float], patience: float) -> None:
-    """Return once others are quiet for a look, or after `patience` seconds."""
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        neighbours = Neighbours(own_seconds)
-        time.sleep(WINDOW)
-        if neighbours.cores() < BUSY:
-            return
+class Patience:
+    """How many seconds may be waited for a quiet machine, over many races. A machine that was quiet once gets it all
+    back; one that is never quiet is not waited for again and again."""
+
+    def __init__(self, seconds: float) -> None:
+        self._all = self._left = seconds
+
+    def restore(self) -> None:
+        self._left = self._all
+
+    def wait(self, own_seconds: Callable[[], float], most: float) -> bool:
+        """Wait until others are quiet for a look, at most `most` seconds. False when no patience was left to wait."""
+        if self._left <= 0:
+            return False
+        begin = time.monotonic()
+        deadline = begin + min(most, self._left)
+        while time.monotonic() < deadline:
+            neighbours = Neighbours(own_seconds)
+            time.sleep(WINDOW)
+            if neighbours.cores() < BUSY:
+                break
+        self._left -= time.monotonic() - begin
+        return True
 
 
 def _busy_seconds() -> float:

@@ -222,14 +222,23 @@ def load_reference(source: TaskSource) -> Reference:
 
 
 def _described(inputs: Inputs) -> tuple[Tensor | Scalar, ...]:
-    ctypes: dict[type, CType] = {bool: "bool", int: "int64", float: "float64"}
     with _as_shapes_fault():
         return tuple(
             Tensor(name=name, dtype=DTYPES[value.dtype], shape=value.shape)
             if isinstance(value, np.ndarray)
-            else Scalar(name=name, ctype=ctypes[type(value)])
+            else Scalar(name=name, ctype=_ctype(name, value))
             for name, value in inputs.items()
         )
+
+
+def _ctype(name: str, value: float) -> CType:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, float):
+        return "float64"
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"the input `{name}` is {value}, which no 64-bit integer holds")
+    return "int64"
 
 
 def _tensors(outputs: Outputs) -> tuple[Tensor, ...]:

@@ -25,6 +25,7 @@ from tools.errors import InfrastructureError
 from tools.hardware import instruments
 from tools.records import Diagnostic, Mismatch, Reason
 from tools.reference import Reference
+from tools.tasks.user_code import user_call
 from tools.worker import Worker, WorkerFailed
 
 LATE_SECONDS = 0.05
@@ -231,9 +232,11 @@ class BaselineRunner:
         for value in content.inputs.values():
             if isinstance(value, np.ndarray):
                 flush(value)
-        begin = time.perf_counter()
-        work()
-        elapsed = time.perf_counter() - begin
+        source = self._reference.source
+        with user_call(source.files, f"The reference in {source.entry} failed while it was timed"):
+            begin = time.perf_counter()
+            work()
+            elapsed = time.perf_counter() - begin
         self._seconds.setdefault(content.workload, []).append(elapsed)
         time.sleep(SETTLE_SECONDS)
 
