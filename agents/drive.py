@@ -28,11 +28,15 @@ from memory.files import RunFolderError
 from memory.runs import RunFolder
 from tools.errors import InfrastructureError, KernelError, WarpsmithError
 from tools.executor import Executor
+from tools.targets.base import Target
 from tools.targets.cpu import CpuTarget
+from tools.targets.cuda import CudaTarget
 from tools.task import TaskSource
 
 STEPS_AN_ITERATION = 3
 """Super-steps of the graph: plan, code, analyse."""
+_TARGET: dict[str, Target] = {"cpp": CpuTarget(), "cuda": CudaTarget()}
+"""Where kernels of a language run."""
 FOR_EVER = 10 * 365 * 86_400.0
 """Seconds."""
 
@@ -186,7 +190,7 @@ class _Drive:
 
     async def _open(self) -> Context:
         started = self.clock.elapsed
-        facts = await self.executor.open(self.task)
+        facts = await self.executor.open(self.task, _TARGET[self.settings.language].name)
         self.run.write_facts(facts.model_dump(mode="json"))
         kept = {"workload", "weight", "baseline_seconds", "limit_seconds"}
         self.journal.tell(
@@ -200,7 +204,7 @@ class _Drive:
             task=self.task,
             settings=self.settings,
             facts=facts,
-            flag_groups=CpuTarget().tunable_flags,
+            flag_groups=_TARGET[self.settings.language].tunable_flags,
             models=self.models,
             executor=self.executor,
             run=self.run,

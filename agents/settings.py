@@ -57,7 +57,7 @@ class RunSettings(BaseModel):
 
     budgets: Budgets = Budgets()
     models: Models = Models()
-    language: Literal["cpp"] = "cpp"
+    language: Literal["cpp", "cuda"] = "cpp"
     """What kernels are written in; the target follows from it."""
     parallel: int = Field(default=1, ge=1, le=16)
     """Hypotheses an iteration; their coders run in parallel, timings never do."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -77,6 +77,10 @@ def optimize(
     task: TaskPath,
     *,
     start: Annotated[Path | None, typer.Option(help="The kernel to start from; the task's own otherwise.")] = None,
+    target: Annotated[
+        Literal["cpu", "cuda"] | None,
+        typer.Option(help="Where it must be fast [that of the starting kernel, else cpu]."),
+    ] = None,
     iterations: Annotated[int | None, typer.Option(min=1, help="End after so many iterations [200].")] = None,
     wall_time: Annotated[str | None, typer.Option(metavar="TIME", help="End after a time: 90s, 10m, 2h.")] = None,
     patience: Annotated[
@@ -108,6 +112,7 @@ def optimize(
 
         request = Request(
             task=task,
+            target=target,
             start=start,
             settings=tuple(settings or ()),
             iterations=iterations,

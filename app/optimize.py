@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from memory.files import RunFolderError
 from memory.runs import RunFolder
 from tools.errors import WarpsmithError
 from tools.executor import Executor, executor_for
+from tools.records import TargetName
 from tools.task import TaskSource
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -38,6 +39,8 @@ class Request:
     """What was asked for on the command line. None is the default of `agents.settings`."""
 
     task: Path
+    target: TargetName | None
+    """Follows from the starting kernel when it is not named, and is the CPU without one."""
     start: Path | None
     settings: tuple[str, ...]
     iterations: int | None
@@ -59,11 +62,12 @@ class Request:
 
 def optimize_task(request: Request, as_json: bool) -> int:
     """Run to an end and return the exit code. Raises TaskError, KernelError, InfrastructureError, RunFolderError."""
-    settings = run_settings(request)
     task = task_at(request.task, request.settings)
     if request.start is not None:
         kernel = kernel_at(request.start)
         task = task.model_copy(update={"start": task.start | {kernel.language: kernel}})
+        request = replace(request, target=request.target or ("cuda" if kernel.language == "cuda" else "cpu"))
+    settings = run_settings(request)
     executor = executor_for(request.executor)
     run = RunFolder.create(request.runs, task.name, _config(request, task, settings))
     console = console_for(stderr=as_json)
@@ -93,6 +97,7 @@ def run_settings(request: Request) -> RunSettings:
         except ValueError as error:
             raise WarpsmithError(f"--wall-time {error}", "Give a number with s, m, h or d.") from error
     return RunSettings(
+        language="cuda" if request.target == "cuda" else "cpp",
         budgets=Budgets.model_validate(budgets),
         models=Models.choose(request.model, request.planner, request.coder, request.analyst),
         parallel=request.parallel,

@@ -22,6 +22,7 @@ from tools.records import (
     Rejected,
     Roofline,
     StageReport,
+    TargetName,
     TaskFacts,
     Verdict,
     WorkloadFacts,
@@ -61,7 +62,7 @@ class StubExecutor:
         self.hang = False
         """Judge for ever, until cancelled."""
 
-    async def open(self, task: TaskSource) -> TaskFacts:
+    async def open(self, task: TaskSource, target: TargetName = "cpu") -> TaskFacts:
         workload = WorkloadFacts(
             workload="default",
             weight=1.0,

@@ -55,7 +55,7 @@ def far_host(tmp_path: Path) -> Iterator[FarHost]:
         assert host.poll() is None
         time.sleep(0.01)
     yield FarHost(host.pid, (sys.executable, "-P", str(HOST), "run", str(door)))
-    left = descendants(host.pid)
+    left = [pid for pid in descendants(host.pid) if is_running(pid)]
     for pid in (*left, host.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -68,10 +68,8 @@ class Clocks:
 
     @property
     def gap(self) -> float:
-        """What the outer clock saw beyond the inner one and the round trip.
-
-        In the least disturbed call; where the outer clock is coarse, in the median one.
-        """
+        """What the outer clock saw beyond the inner one and the round trip: in the least disturbed call, or in the
+        median one where it is coarse."""
         if self.allowance.coarse:
             return float(np.median([reading.outer - reading.inner for reading in self.readings])) - self.forgiven
         return min(reading.outer - reading.inner for reading in self.readings) - self.forgiven

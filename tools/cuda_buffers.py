@@ -7,14 +7,19 @@ kernel writes past an output shows in the slack behind it, what it reaches beyon
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pycuda.driver as cuda
 
 from tools.buffers import Bytes, OutputBuffers, Value, WorkloadBuffers
 from tools.contract import Signature
 from tools.cuda_memory import DriverError, SharedBlock
 from tools.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    import pycuda.driver as cuda
+else:
+    from tools.cuda_memory import cuda
 
 
 class DeviceInputs(WorkloadBuffers):

@@ -1,6 +1,7 @@
 """One GPU as a device of the judge: PyCUDA's primary context in this process, workers with contexts of their own.
 
-Import it only where there is a GPU. Not covered: several GPUs (the first visible one is taken), matrix units' peaks.
+Not covered: several GPUs (the first visible one is taken); matrix units' peaks; host code of a kernel that falsifies
+the events of its own process by less than the slack of `allowance`, which only `floor_seconds` bounds.
 """
 
 from __future__ import annotations
@@ -32,14 +33,13 @@ from tools.targets.base import Build
 from tools.targets.cuda import CudaTarget
 from tools.worker import Worker
 
-try:
-    import pycuda.driver as cuda
-except ImportError as error:  # PyCUDA is an extra, and it does not load without the driver
-    raise InfrastructureError(f"PyCUDA does not load: {error}", "Install the `cuda` extra; see docs/gpu.md.") from error
-
 if TYPE_CHECKING:
+    import pycuda.driver as cuda
+
     from tools.cuda_buffers import DeviceInputs
     from tools.judge import Judge
+else:
+    from tools.cuda_memory import cuda
 
 FLUSH_FACTOR = 2
 """Bytes overwritten before each call, in sizes of the second-level cache."""
@@ -59,6 +59,9 @@ class CudaDevice:
             self._device = cuda.Device(0)
             self._context = self._device.retain_primary_context()
             self._context.push()
+        except ImportError as error:
+            advice = "Install the `cuda` extra; it needs the CUDA toolkit and driver."
+            raise InfrastructureError(f"PyCUDA does not load: {error}", advice) from error
         except cuda.Error as error:
             raise InfrastructureError(f"CUDA does not start: {error}", "Run `warpsmith doctor`.") from error
         self._entered = True
@@ -149,6 +152,7 @@ class CudaDevice:
                     f"{outcome.finding.summary} (workload {names[index]})",
                     diagnostics=outcome.finding.diagnostics,
                     details={"tool": outcome.tool},
+                    output=outcome.text,
                 )
             told = f"{names[index]}/{outcome.tool}"
             if outcome.trouble:

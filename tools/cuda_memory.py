@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import os
 from typing import Any
 
 LIBRARY = "libcuda.so.1"
 _POSIX_FD, _PINNED, _ON_DEVICE = 1, 1, 1
 _READ, _READ_WRITE = 1, 3
+
+
+class _Cuda:
+    """`pycuda.driver`, loaded when it is first used: it is an extra, and it does not load without a driver."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("pycuda.driver"), name)
+
+
+cuda = _Cuda()
 
 
 class DriverError(Exception):

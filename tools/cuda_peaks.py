@@ -13,13 +13,18 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pycuda.driver as cuda
 from pydantic import ValidationError
 
 from tools.cache import NATIVE, cache_dir
 from tools.hardware import Hardware
+
+if TYPE_CHECKING:
+    import pycuda.driver as cuda
+else:
+    from tools.cuda_memory import cuda
 
 _BYTES = 1 << 30
 _LAUNCHES = 12

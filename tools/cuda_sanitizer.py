@@ -28,6 +28,8 @@ from tools.targets.cuda_toolkit import find_toolkit
 
 SECONDS = 60.0
 """For one tool on one workload."""
+KEPT = 8 << 10
+"""Characters kept of what a tool says."""
 FOUND = 77
 """Exit code of a tool that found something."""
 OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -59,7 +61,8 @@ class Outcome:
     tool: str
     finding: Finding | None = None
     trouble: str = ""
-    seconds: float = 0.0
+    text: str = ""
+    """All that it said, trimmed."""
 
 
 def sanitize(host: Host, library: Path, plans: Mapping[str, bytes], jobs: Sequence[tuple[str, str]]) -> list[Outcome]:
@@ -105,14 +108,14 @@ def outcome_of(tool: str, ran: Completed) -> Outcome:
     """What a finished tool says."""
     text = ran.stdout + ran.stderr
     if ran.timed_out:
-        return Outcome(tool, trouble=f"it took more than {SECONDS:g} s", seconds=ran.seconds)
+        return Outcome(tool, trouble=f"it took more than {SECONDS:g} s")
     finding = read_finding(tool, text)
     if ran.exit_code == FOUND and finding is not None:
-        return Outcome(tool, finding, seconds=ran.seconds)
+        return Outcome(tool, finding, text=text[:KEPT])
     if ran.exit_code == 0 and "replay: done" in text:
-        return Outcome(tool, seconds=ran.seconds)
+        return Outcome(tool)
     last = (text.strip().splitlines() or ["nothing said"])[-1]
-    return Outcome(tool, trouble=f"it ended with exit code {ran.exit_code}: {last[:200]}", seconds=ran.seconds)
+    return Outcome(tool, trouble=f"it ended with exit code {ran.exit_code}: {last[:200]}")
 
 
 def read_finding(tool: str, text: str) -> Finding | None:
@@ -136,13 +139,14 @@ def encode_plan(signature: Signature, slots: tuple[Slot, ...], values: Mapping[s
     parts = [struct.pack("=Q", len(slots))]
     for slot in slots:
         value, content, filled = 0, b"", False
+        size = sizes[slot.name] if slot.kind in ("input", "output") else 0
         if slot.kind == "value":
             value = slot.value % 2**64
         elif slot.kind == "scalar":
             value = _bits(values[slot.name])
         elif slot.kind == "input" or slot.name in signature.in_place:
             content, filled = np.ascontiguousarray(values[slot.name]).tobytes(), True
-        parts.append(struct.pack("=QQQQ", _KINDS[slot.kind], sizes.get(slot.name, 0), value, filled) + content)
+        parts.append(struct.pack("=QQQQ", _KINDS[slot.kind], size, value, filled) + content)
     return b"".join(parts)
 
 

@@ -19,12 +19,15 @@ import struct
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, NoReturn
-
-import pycuda.driver as cuda
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tools.cuda_memory import DriverError, SharedBlock, call, driver, error_name
 from tools.messages import MESSAGE, REQUEST, Kind, Place
+
+if TYPE_CHECKING:
+    import pycuda.driver as cuda
+else:
+    from tools.cuda_memory import cuda
 
 HOLD_THREADS, HOLD_BLOCKS = 1024, 2
 """Threads of a block and blocks of a multiprocessor: all that it holds on the architectures with 2048."""

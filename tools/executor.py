@@ -18,7 +18,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from tools.errors import InfrastructureError, WarpsmithError
 from tools.job_process import JobProcess, ProcessEnded, Progress
 from tools.protocol import SILENCE_SECONDS, Job, Operation
-from tools.records import BuildReport, Kernel, Profile, QuickResult, TaskFacts, Verdict
+from tools.records import BuildReport, Kernel, Profile, QuickResult, TargetName, TaskFacts, Verdict
 from tools.service_process import ServiceProcess
 from tools.task import TaskSource
 from tools.worker_process import GREETING_SECONDS, WorkerProcess
@@ -39,7 +39,7 @@ class Executor(Protocol):
     `TaskError` (the task can't be used), `KernelError` (the kernel's settings are not allowed) and
     `InfrastructureError` (nothing was learnt). Calls may overlap; timings never do."""
 
-    async def open(self, task: TaskSource) -> TaskFacts:
+    async def open(self, task: TaskSource, target: TargetName = "cpu") -> TaskFacts:
         """Load, audit and time the task's baseline; later calls with the same task return at once."""
         ...
 
@@ -98,8 +98,8 @@ class ProcessExecutor:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def open(self, task: TaskSource) -> TaskFacts:
-        return _read(_FACTS, await self.call("open", task))
+    async def open(self, task: TaskSource, target: TargetName = "cpu") -> TaskFacts:
+        return _read(_FACTS, await self.call("open", task, target=target))
 
     async def build(self, task: TaskSource, kernel: Kernel) -> BuildReport:
         return _about(kernel, _read(_BUILD, await self.call("build", task, kernel=kernel)))

@@ -27,6 +27,8 @@ REFUSED = 125
 """Exit code of a launcher that could not put the confinement in force."""
 
 _WORDS: dict[Level, str] = {"bwrap": "bubblewrap", "namespaces": "namespaces", "landlock": "", "rlimits": ""}
+_SETTINGS = tuple(Path("/proc") / name for name in ("sys", "sysrq-trigger", "irq", "bus", "fs"))
+"""The machine's settings belong to root, and root stays root in a sandbox."""
 _OWN_ROOT: tuple[Level, ...] = ("bwrap", "namespaces")
 
 
@@ -107,6 +109,7 @@ class Sandbox:
             words += ["--dev-bind", str(path), str(path)]
         if policy.proc:
             words += ["--proc", "/proc"]
+            words += [word for path in _SETTINGS if path.exists() for word in ("--ro-bind", str(path), str(path))]
         return [*words, "--remount-ro", "/", "--"]
 
     def _jail(self, argv: Sequence[str], policy: Confinement) -> list[str]:

@@ -160,8 +160,9 @@ def _quick(judge: AnyJudge, request: Request) -> JsonValue:
 
 
 def _profile(judge: AnyJudge, request: Request) -> JsonValue:
-    from tools.profilers.cpu import profile_kernel
+    from tools.profilers import cpu, cuda
 
+    profile_kernel = cuda.profile_kernel if judge.target.name == "cuda" else cpu.profile_kernel
     return _plain(profile_kernel(_with_device(judge), _kernel(request["kernel"]), request.get("workload")))
 
 

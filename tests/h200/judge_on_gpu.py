@@ -2,7 +2,7 @@
 
     python -P tests/h200/judge_on_gpu.py [examples fixtures spread speed autotune]
 
-Runs where warpsmith, PyCUDA and a GPU are; writes `judge.json` to $OUT (else ./out), which is kept
+Runs where warpsmith, PyCUDA and a GPU are; writes `judge_<section>.json` to $OUT (else ./out), which are kept
 under tests/golden/h200/ and from which the CI replays the judge's logic. Exit status 1 when a
 verdict is not the expected one.
 """
@@ -31,7 +31,8 @@ from tools.records import Accepted, Kernel, Verdict  # noqa: E402
 from tools.task import read_kernel, read_task  # noqa: E402
 
 Report = dict[str, Any]
-REPEATS = 20
+REPEATS, CALLS = 12, 40
+"""Whole evaluations, and single calls, of one kernel."""
 SECTIONS: dict[str, Callable[[], Report]] = {}
 
 
@@ -78,28 +79,28 @@ def fixtures() -> Report:
 
 @section
 def spread() -> Report:
-    """One kernel evaluated again and again; event against host clock."""
-    found: Report = {}
-    for name in ("softmax", "stencil"):
-        source = read_task(ROOT / "examples" / name)
-        with open_task(source, "cuda") as judge:
-            seconds: dict[str, list[float]] = {}
-            clocks: list[Any] = []
-            for _ in range(REPEATS):
-                verdict = judge.evaluate(source.start["cuda"])
-                if isinstance(verdict, Accepted):
-                    for timing in verdict.timings:
-                        seconds.setdefault(timing.workload, []).append(timing.seconds)
-                    clocks.append(next(s.details["clocks"] for s in verdict.stages if s.stage == "time"))
-            found[name] = {
-                "seconds": seconds,
-                "spread": {
-                    key: (max(values) - min(values)) / statistics.median(values) for key, values in seconds.items()
-                },
-                "clocks": clocks[:3],
-            }
-            print("spread", name, found[name]["spread"], flush=True)
-    return found
+    """One kernel evaluated again and again, and the raw readings of both clocks."""
+    source = read_task(ROOT / "examples/softmax")
+    kernel = source.start["cuda"]
+    seconds: dict[str, list[float]] = {}
+    with open_task(source, "cuda") as judge:
+        for _ in range(REPEATS):
+            verdict = judge.evaluate(kernel)
+            if isinstance(verdict, Accepted):
+                for timing in verdict.timings:
+                    seconds.setdefault(timing.workload, []).append(timing.seconds)
+        spread = {name: (max(values) - min(values)) / statistics.median(values) for name, values in seconds.items()}
+        print("spread", spread, flush=True)
+        with judge.lock(), judge.runner(judge.build_variant(kernel, "release")) as runner:
+            for _ in range(CALLS):
+                runner.call(judge.content.fresh(0))
+            clocks = runner.clocks(0)
+    return {
+        "seconds": seconds,
+        "spread": spread,
+        "readings": [(reading.inner, reading.outer) for reading in clocks.readings],
+        "round_trips": clocks.round_trips,
+    }
 
 
 @section
@@ -199,7 +200,8 @@ def main() -> None:
         check=True,
     )
     chip, driver = smi.stdout.strip().splitlines()[0].split(", ")
-    record: Report = {"chip": chip, "driver": driver, "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+    machine: Report = {"chip": chip, "driver": driver, "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+    record: Report = {}
     for name in wanted:
         begin = time.perf_counter()
         try:
@@ -208,7 +210,7 @@ def main() -> None:
             traceback.print_exc()
             record[name] = {"failed": traceback.format_exc()[-2000:]}
         print(f"-- {name} {time.perf_counter() - begin:.1f}s", flush=True)
-        (out / "judge.json").write_text(json.dumps(record, indent=1))
+        (out / f"judge_{name}.json").write_text(json.dumps({**machine, name: record[name]}, indent=1) + "\n")
     rows = record.get("fixtures", {})
     sys.exit(any(not row.get("as_expected", False) for row in rows.values() if isinstance(row, dict)))
 

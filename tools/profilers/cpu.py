@@ -47,7 +47,7 @@ def profile_kernel(judge: Judge, kernel: Kernel, workload: str | None = None) ->
     KernelError when there is no such workload, or the kernel does not build or does not run; InfrastructureError when
     it can't even be timed. Every other instrument that fails only adds to `missing`.
     """
-    facts, index = _workload(judge.facts.workloads, workload)
+    facts, index = workload_facts(judge.facts.workloads, workload)
     build = _built(judge, kernel, "profile")
     timed = _time(judge, build, index)
     roofline = _roofline(judge, index, facts, timed.seconds)
@@ -80,7 +80,8 @@ def profile_kernel(judge: Judge, kernel: Kernel, workload: str | None = None) ->
     )
 
 
-def _workload(all_facts: Sequence[WorkloadFacts], name: str | None) -> tuple[WorkloadFacts, int]:
+def workload_facts(all_facts: Sequence[WorkloadFacts], name: str | None) -> tuple[WorkloadFacts, int]:
+    """The workload of this name, or the heaviest, and its number. KernelError for an unknown name."""
     if name is None:
         index = max(range(len(all_facts)), key=lambda i: all_facts[i].baseline_seconds)
         return all_facts[index], index
