@@ -32,6 +32,8 @@ _PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD
 _PASSED_PREFIXES = ("LC_", "XDG_", "WARPSMITH_", "PYTHON", "OMP_", "OPENBLAS_", "MKL_", "CUDA_")
 _BLAS_REST = {"OPENBLAS_THREAD_TIMEOUT": "20"}
 """OpenBLAS threads spin on after a call; 2^20 cycles is long enough to be fast, short enough not to reach a timing."""
+_UTF8 = {"PYTHONUTF8": "1"}
+"""Kernels and tasks are UTF-8 text whatever the user's locale is."""
 
 
 class ServiceEnded(Exception):
@@ -74,7 +76,7 @@ class ServiceProcess:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-m", "tools.service",
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-                start_new_session=True, env=_BLAS_REST | passed | {"PYTHONPATH": path}, limit=LINE_LIMIT,
+                start_new_session=True, env=_BLAS_REST | passed | _UTF8 | {"PYTHONPATH": path}, limit=LINE_LIMIT,
             )  # fmt: skip
         except OSError as error:
             raise InfrastructureError(f"the judge's process can't be started: {error.strerror}") from error
