@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from agents.limits import STOP_WORDS, StopReason
+from memory.files import RunFolderError
 from memory.runs import Attempt, RunFolder
 from tools.records import Accepted, Interval, Verdict, weighted_geomean
 
@@ -86,8 +87,12 @@ class Summary(BaseModel):
 
 
 def read_verdict(run: RunFolder, attempt: str) -> Verdict:
-    """The judge's whole answer about an attempt."""
-    return _VERDICT.validate_python(run.verdict(attempt))
+    """The judge's whole answer about an attempt. RunFolderError when what is there is none."""
+    try:
+        return _VERDICT.validate_python(run.verdict(attempt))
+    except ValidationError as error:
+        where = run.folder_of(attempt) / "verdict.json"
+        raise RunFolderError(f"{where} does not hold a verdict", "The run folder may be damaged.") from error
 
 
 def task_name(run: RunFolder) -> str:
