@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -142,4 +143,5 @@ async def test_kernels_are_utf8_whatever_the_locale(monkeypatch: pytest.MonkeyPa
     for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
         monkeypatch.setenv(name, value)
     async with LocalExecutor() as executor:
-        assert (await executor.build(saxpy(), cpp(f"// größer → schneller\n{HONEST}"))).built
+        report = await executor.build(saxpy(), cpp(f"// größer → schneller {secrets.token_hex(8)}\n{HONEST}"))
+        assert report.built and not report.cached
