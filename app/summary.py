@@ -137,6 +137,8 @@ def _best_fields(run: RunFolder, attempts: list[Attempt], final: object) -> dict
     start = _start_times(run, attempts)
     if afresh and verdict.comparison is not None:
         start |= {t.workload: t.incumbent_seconds for t in verdict.timings if t.incumbent_seconds is not None}
+    if best == "a0":  # one kernel: two measurements of it are no gain
+        start = {timing.workload: timing.seconds for timing in verdict.timings}
     rows = tuple(
         WorkloadRow(
             workload=timing.workload,
