@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from agents.limits import STOP_WORDS, StopReason
+from memory.files import RunFolderError
 from memory.runs import Attempt, RunFolder
 from tools.records import Accepted, Interval, Verdict, weighted_geomean
 
@@ -86,8 +87,12 @@ class Summary(BaseModel):
 
 
 def read_verdict(run: RunFolder, attempt: str) -> Verdict:
-    """The judge's whole answer about an attempt."""
-    return _VERDICT.validate_python(run.verdict(attempt))
+    """The judge's whole answer about an attempt. RunFolderError when what is there is none."""
+    try:
+        return _VERDICT.validate_python(run.verdict(attempt))
+    except ValidationError as error:
+        where = run.folder_of(attempt) / "verdict.json"
+        raise RunFolderError(f"{where} does not hold a verdict", "The run folder may be damaged.") from error
 
 
 def task_name(run: RunFolder) -> str:
@@ -132,6 +137,8 @@ def _best_fields(run: RunFolder, attempts: list[Attempt], final: object) -> dict
     start = _start_times(run, attempts)
     if afresh and verdict.comparison is not None:
         start |= {t.workload: t.incumbent_seconds for t in verdict.timings if t.incumbent_seconds is not None}
+    if best == "a0":  # one kernel: two measurements of it are no gain
+        start = {timing.workload: timing.seconds for timing in verdict.timings}
     rows = tuple(
         WorkloadRow(
             workload=timing.workload,

@@ -160,11 +160,15 @@ def test_show_attempt_tells_hypothesis_change_verdict_and_profile(tmp_path: Path
     sentence_only(warpsmith("show", run.path, "a99"))
 
 
-def test_a_damaged_run_does_not_hide_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["attempt.json", "verdict.json"])
+@pytest.mark.parametrize("text", ["{", "{}"], ids=["torn", "empty"])
+def test_a_damaged_run_does_not_hide_the_others(tmp_path: Path, name: str, text: str) -> None:
     good, bad = make_run(tmp_path, attempts=2), make_run(tmp_path, attempts=2)
-    (bad.folder_of("a1") / "attempt.json").write_text("{")
+    for attempt in ("a0", "a1"):
+        (bad.folder_of(attempt) / name).write_text(text)
     done = warpsmith("runs", "--runs", tmp_path)
     assert done.returncode == 0 and good.id in done.stdout and "damaged" in done.stdout
+    sentence_only(warpsmith("show", bad.path))
 
 
 def test_runs_are_found_by_part_of_their_name(tmp_path: Path) -> None:

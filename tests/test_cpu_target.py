@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import pytest
 from native_kernels import SCALE, SIGNATURE, source
 
+from tools.cache import stored
 from tools.contract import task_header
 from tools.errors import KernelError
 from tools.records import Kernel
 from tools.targets.base import Build, Variant
 from tools.targets.cpu import CpuTarget
 from tools.targets.cpu_flags import allowed_flag
+from tools.toolchain import find_compiler
 
 HEADER = task_header("test", [SIGNATURE])
 
@@ -121,3 +124,20 @@ def test_every_flag_that_a_tuner_may_try_is_allowed() -> None:
     groups = CpuTarget().tunable_flags
     assert groups and all(group[0] == () for group in groups)
     assert all(allowed_flag(flag) for group in groups for alternative in group for flag in alternative)
+
+
+def test_the_compiler_is_gxx_whatever_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "ccache some-other-compiler")
+    find_compiler.cache_clear()
+    assert find_compiler().path.name == "g++"
+
+
+def test_what_a_killed_build_left_half_made_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARPSMITH_CACHE", str(tmp_path))
+    old, new = tmp_path / "things" / ".making-old", tmp_path / "things" / ".making-new"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+        (folder / "half").write_text("")
+    os.utime(old, (0, 0))
+    entry = stored("things", ["whole"], lambda folder: (folder / "file").touch())
+    assert (entry / "file").exists() and new.exists() and not old.exists()

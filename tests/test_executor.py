@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -136,3 +137,11 @@ async def test_secrets_of_the_environment_do_not_reach_the_judge(
     monkeypatch.setenv("EXAMPLE_API_KEY", "sk-secret")
     peek = "import os\nassert 'EXAMPLE_API_KEY' not in os.environ\n" + SAXPY
     assert (await executor.open(saxpy(files={"saxpy.py": peek}))).task
+
+
+async def test_kernels_are_utf8_whatever_the_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    async with LocalExecutor() as executor:
+        report = await executor.build(saxpy(), cpp(f"// größer → schneller {secrets.token_hex(8)}\n{HONEST}"))
+        assert report.built and not report.cached

@@ -166,3 +166,15 @@ def test_other_quantities() -> None:
     assert quantities.amount(2.41e10, "B/s") == "24.1 GB/s"
     assert quantities.short(5e-4, "s") == "500 µs" and quantities.short(2e9, "") == "2 G"
     assert quantities.tally({"wrong_result": 2, "timeout": 5, "kept": 0}) == "5 timeout, 2 wrong result"
+
+
+def test_a_starting_kernel_that_nothing_beat_has_no_gain_however_its_fresh_time_differs(tmp_path: Path) -> None:
+    run = make_run(tmp_path, attempts=1)
+    verdict, outcome = run.verdict("a0"), run.outcome()
+    assert outcome is not None
+    for timing in verdict["timings"]:  # type: ignore[union-attr]
+        timing["seconds"] *= 0.9  # type: ignore[index, operator, call-overload]
+    run.write_outcome(outcome | {"final": verdict, "best": "a0"})
+    summary = summarize(run)
+    assert (summary.best, summary.measured) == ("a0", "afresh")
+    assert summary.gain == pytest.approx(1) and all(row.gain == 1 for row in summary.rows)

@@ -5,10 +5,13 @@ Entries are whole folders that appear by one rename, so a reader never sees half
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,7 +20,10 @@ from tools.process import run_command
 from tools.toolchain import find_compiler
 
 NATIVE = Path(__file__).parent / "native"
+ABANDONED_SECONDS = 3600.0
+"""Nothing is in the making for so long."""
 _BUILD_SECONDS = 120
+_MAKING = ".making-"
 
 
 def cache_dir() -> Path:
@@ -47,7 +53,8 @@ def stored(kind: str, identity: Sequence[str], make: Callable[[Path], None]) -> 
         return entry
     try:
         entry.parent.mkdir(exist_ok=True)
-        making = Path(tempfile.mkdtemp(prefix=".making-", dir=entry.parent))
+        _sweep(entry.parent)
+        making = Path(tempfile.mkdtemp(prefix=_MAKING, dir=entry.parent))
     except OSError as error:
         raise _unwritable(entry, error) from error
     try:
@@ -59,6 +66,15 @@ def stored(kind: str, identity: Sequence[str], make: Callable[[Path], None]) -> 
     finally:
         shutil.rmtree(making, ignore_errors=True)
     return entry
+
+
+@functools.cache
+def _sweep(folder: Path) -> None:
+    """Remove what processes that were killed left half made; once a process."""
+    for path in folder.glob(f"{_MAKING}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def native_binary(name: str, extra_flags: tuple[str, ...] = ()) -> Path:

@@ -19,6 +19,8 @@ _PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD
 _PASSED_PREFIXES = ("LC_", "XDG_", "WARPSMITH_", "PYTHON", "OMP_", "OPENBLAS_", "MKL_", "CUDA_")
 _BLAS_REST = {"OPENBLAS_THREAD_TIMEOUT": "20"}
 """OpenBLAS threads spin on after a call; 2^20 cycles is long enough to be fast, short enough not to reach a timing."""
+_UTF8 = {"PYTHONUTF8": "1"}
+"""Kernels and tasks are UTF-8 text whatever the user's locale is."""
 
 
 class ServiceProcess(JobProcess):
@@ -31,7 +33,7 @@ class ServiceProcess(JobProcess):
         passed = {k: v for k, v in os.environ.items() if k in _PASSED_ON or k.startswith(_PASSED_PREFIXES)}
         path = os.pathsep.join(filter(None, (root, passed.get("PYTHONPATH"))))
         argv = (sys.executable, "-P", "-m", "tools.service")
-        return cls(await spawn(argv, _BLAS_REST | passed | {"PYTHONPATH": path}, "the judge's process"))
+        return cls(await spawn(argv, _BLAS_REST | passed | _UTF8 | {"PYTHONPATH": path}, "the judge's process"))
 
     async def _take_back(self, job: str) -> None:
         """A job that runs ends only with its process; the others in flight are done by the next one."""
