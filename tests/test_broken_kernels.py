@@ -25,7 +25,7 @@ def judges(request: pytest.FixtureRequest) -> Iterator[Judges]:
     wanted = [case for case in asked if case.name != "compiles_forever"]
     with pytest.MonkeyPatch.context() as patch, Judges(dict.fromkeys(wanted), Path("/nonexistent")) as opened:
         patch.setattr("tools.judge.TIMEOUT_LEAST", 1.5)
-        patch.setattr("tools.judge.WorkerLimits", partial(WorkerLimits, start_timeout=3.0))
+        patch.setattr("tools.cpu_device.WorkerLimits", partial(WorkerLimits, start_timeout=3.0))
         patch.setattr("tools.targets.cpu.COMPILE_SECONDS", 20.0)
         yield opened
 

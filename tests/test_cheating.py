@@ -83,7 +83,7 @@ def test_cheat_is_rejected_for_the_right_reason(case: Case, judges: Judges) -> N
 def test_cheat_is_met_without_the_static_trip_wires(
     case: Case, judges: Judges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tools.gauntlet.screen", no_trip_wires)
+    monkeypatch.setattr("tools.stages.screen", no_trip_wires)
     verdict = judges.evaluate(case)
     assert outcome(verdict) in case.expect - {"screen:forbidden_source"}, explain(verdict)
     assert SECRET_VALUE not in verdict.model_dump_json()
@@ -110,8 +110,8 @@ def test_weaker_sandbox_still_holds(name: str, level: Level, judges: Judges, mon
     sandbox = attempt(level)
     if sandbox is None:
         pytest.skip(f"this machine has no {level}")
-    monkeypatch.setattr(judges.of(case), "sandbox", sandbox)
-    monkeypatch.setattr("tools.gauntlet.screen", no_trip_wires)
+    monkeypatch.setattr(judges.of(case).device, "sandbox", sandbox)
+    monkeypatch.setattr("tools.stages.screen", no_trip_wires)
     verdict = judges.evaluate(case)
     assert outcome(verdict) in case.expect - {"screen:forbidden_source"}, explain(verdict)
 

@@ -39,7 +39,6 @@ from tools.records import (
 )
 from tools.reference import Reference, load_reference
 from tools.runner import BaselineRunner, Means, Rival, Runner
-from tools.sandbox import Sandbox
 from tools.significance import median_interval
 from tools.targets.base import Build, Target, Variant
 from tools.task import TaskSource
@@ -126,7 +125,6 @@ class Judge:
         self.weights = tuple(workload.weight for workload in self.reference.workloads)
         self.signatures = [self.reference.signature(index) for index in range(len(self.names))]
         self.header = task_header(source.name, self.signatures)
-        self.sandbox: Sandbox = self.device.sandbox
         progress("hardware")
         self.hardware: Hardware = self.device.hardware()
         self._yardstick = self.device.yardstick()
@@ -286,7 +284,7 @@ class Judge:
             header=self.header,
             workloads=tuple(self._workload_facts(index) for index in range(len(self.names))),
             hardware=machine | {"bandwidth": self.hardware.bandwidth, **self.target.toolchain(), **self.device.facts()},
-            sandbox=self.sandbox.describe(),
+            sandbox=self.device.sandbox.describe(),
             notes=notes,
         )
 

@@ -138,7 +138,9 @@ def _findings(judge: Judge, kernel: Kernel, build: Build, index: int, seconds: f
     with tempfile.TemporaryDirectory(prefix="warpsmith-profile-") as name:
         folder = Path(name).resolve()
         try:
-            replay = record(signatures[index], slots(signatures[index], signatures), inputs, folder, judge.sandbox)
+            replay = record(
+                signatures[index], slots(signatures[index], signatures), inputs, folder, judge.device.sandbox
+            )
         except InfrastructureError as error:
             return Findings(missing={"all counters and hot lines": error.message})
         return gather(Subject(kernel, build.library, lambda: _built(judge, kernel, "simulate"), replay, seconds))
