@@ -67,7 +67,13 @@ def optimize(
     *,
     start: Annotated[Path | None, typer.Option(help="The kernel to start from; the task's own otherwise.")] = None,
     iterations: Annotated[int | None, typer.Option(min=1, help="End after so many iterations [200].")] = None,
-    wall_time: Annotated[str | None, typer.Option(metavar="TIME", help="End after a time: 90s, 10m, 2h.")] = None,
+    wall_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="End the search after a time: 90s, 10m, 2h. A last measurement follows it.",
+        ),
+    ] = None,
     patience: Annotated[
         int | None,
         typer.Option(min=1, help="End after so many attempts in a row without a gain [40]."),
