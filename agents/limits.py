@@ -86,11 +86,18 @@ def reason_to_stop(state: State, share_of_limit: float | None, elapsed: float, b
         return "near_limit"
     if reason := out_of_budget(state["spent"], elapsed, budgets):
         return reason
+    if _no_time_for_another(state["iteration"], elapsed, budgets):
+        return "wall_time"
     if state["iteration"] >= budgets.iterations:
         return "iterations"
     if budgets.patience is not None and state["stale"] >= budgets.patience:
         return "patience"
     return None
+
+
+def _no_time_for_another(iteration: int, elapsed: float, budgets: Budgets) -> bool:
+    """Whether less time is left than half an iteration took so far."""
+    return budgets.wall_time is not None and iteration > 0 and budgets.wall_time - elapsed < elapsed / iteration / 2
 
 
 def time_left(iteration: int, elapsed: float, budgets: Budgets) -> float | None:

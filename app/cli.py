@@ -82,7 +82,13 @@ def optimize(
         typer.Option(help="Where it must be fast [that of the starting kernel, else cpu]."),
     ] = None,
     iterations: Annotated[int | None, typer.Option(min=1, help="End after so many iterations [200].")] = None,
-    wall_time: Annotated[str | None, typer.Option(metavar="TIME", help="End after a time: 90s, 10m, 2h.")] = None,
+    wall_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="End the search after a time: 90s, 10m, 2h. A last measurement follows it.",
+        ),
+    ] = None,
     patience: Annotated[
         int | None,
         typer.Option(min=1, help="End after so many attempts in a row without a gain [40]."),

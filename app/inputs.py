@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from memory.files import RunFolderError
 from memory.runs import RunFolder, list_runs
+from tools.contract import parse_tunables
 from tools.errors import KernelError, TaskError
 from tools.records import Kernel
 from tools.task import TaskSource, read_kernel, read_task
@@ -49,6 +50,11 @@ def kernel_at(path: Path, defines: Sequence[str] = (), flags: Sequence[str] = ()
     if bad is not None:
         raise KernelError(f"--define {bad} is not NAME=VALUE", "For instance: --define BLOCK=128")
     added = {name: value for name, _, value in pairs}
+    declared = parse_tunables(kernel.files)
+    unknown = next((name for name in added if name not in declared), None)
+    if unknown is not None:
+        listed = "; ".join(f"{name} = {','.join(values)}" for name, values in declared.items()) or "none"
+        raise KernelError(f"{path} declares no tunable {unknown}", f"It declares: {listed}.")
     return kernel.model_copy(update={"defines": kernel.defines | added, "flags": (*kernel.flags, *flags)})
 
 

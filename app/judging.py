@@ -106,7 +106,7 @@ def by_reason(missing: Sequence[str]) -> list[str]:
 
 async def _evaluate(judged: Judged, tell: Progress) -> Verdict:
     async with executor_for(judged.executor, tell) as executor:
-        return await executor.evaluate(judged.task, judged.kernel)
+        return await executor.evaluate(judged.task, judged.kernel, final=True)
 
 
 async def _profile(judged: Judged, workload: str | None, tell: Progress) -> Profile:

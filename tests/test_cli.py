@@ -210,6 +210,14 @@ def test_a_kernel_can_be_an_attempt_with_its_settings(tmp_path: Path) -> None:
         kernel_at(run.folder_of("a1"))
 
 
+def test_only_declared_tunables_can_be_set(task: Path) -> None:
+    kernel = task.with_suffix(".cpp")
+    assert kernel_at(kernel, ["STEP=2"]).defines == {"STEP": "2"}
+    with pytest.raises(KernelError, match="declares no tunable STEPS") as caught:
+        kernel_at(kernel, ["STEPS=2"])
+    assert "STEP = 1,2" in caught.value.advice
+
+
 def test_check_accepts_rejects_and_says_why(task: Path, tmp_path: Path) -> None:
     good = warpsmith("check", task, task.with_suffix(".cpp"), "--json")
     assert good.returncode == 0, good.stdout + good.stderr

@@ -27,7 +27,8 @@ def state(**changes: Any) -> State:
         ({"tokens": 100}, "tokens"),
         ({"tokens": 101}, None),
         ({"wall_time": 7.0}, "wall_time"),
-        ({"wall_time": 7.1}, None),
+        ({"wall_time": 8.1}, "wall_time"),  # 3 iterations took 7 s: a fourth has no room in 1.1 s
+        ({"wall_time": 8.2}, None),
         ({"device_time": 5.0}, "device_time"),
         ({"device_time": 5.1}, None),
         ({"iterations": 3}, "iterations"),

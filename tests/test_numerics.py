@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from tools.distributions import DISTRIBUTIONS, transform
 from tools.numerics import Check, compare
+from tools.reference import load_reference
+from tools.task import TaskSource
 
 Array = NDArray[Any]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -229,3 +231,26 @@ def test_transforms_keep_structure(name: str) -> None:
 def test_positive_data_become_centred(name: str) -> None:
     moved = transform(name, np.random.default_rng(0).random(10000, dtype=np.float32), np.random.default_rng(1))
     assert abs(moved.mean()) < 0.2 * moved.std()
+
+
+@pytest.mark.parametrize("columns", [1024, 4096])
+def test_a_plain_one_by_one_sum_passes_under_every_distribution_and_seed(columns: int) -> None:
+    source = TaskSource(
+        name="rowsum",
+        kind="numpy",
+        entry="rowsum.py",
+        files={
+            "rowsum.py": "import numpy as np\n"
+            f"def inputs(rng): return {{'x': rng.standard_normal((64, {columns})).astype(np.float32)}}\n"
+            "def reference(x): return {'out': x.sum(axis=1)}\n"
+        },
+    )
+    reference = load_reference(source)
+    for seed in range(20):
+        for distribution in reference.distributions:
+            drawn = reference.draw(0, seed, distribution)
+            oracle = reference.oracle(0, drawn)
+            one_by_one = {"out": np.cumsum(drawn["x"], axis=1, dtype=np.float32)[:, -1].copy()}
+            noise = reference.noise(0, drawn, oracle)
+            check = compare(one_by_one, oracle, reference.baseline(0, drawn), "strict", noise=noise)
+            assert check.ok, (seed, distribution, check)

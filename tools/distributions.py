@@ -78,11 +78,14 @@ def _sparse(array: NDArray[Any], wide: Wide, _mean: float, _spread: float, rng: 
 
 
 def _structured(_: NDArray[Any], wide: Wide, mean: float, spread: float, rng: np.random.Generator) -> Wide:
-    """Saw teeth along the last axis, of another height and sign in each row: neighbours are nearly equal."""
+    """Saw teeth along the last axis, of another height and sign in each row: neighbours are nearly equal.
+
+    Teeth are off centre: whole ones would cancel in a sum, and a correct one-by-one sum would leave but rounding.
+    """
     columns = wide.shape[-1]
     rows = np.arange(wide.size // columns)
     height = (1 + rows % 7 / 7) * np.where(rows % 2, -1, 1)
-    tooth = 4 * ((np.arange(columns) / columns + rng.uniform()) % 1.0) - 2
+    tooth = 4 * ((np.arange(columns) / columns + rng.uniform()) % 1.0) - 1
     ramp = np.asarray(mean + spread * (height[:, None] * tooth).reshape(wide.shape), np.float64)
     if wide.ndim >= 2 and wide.shape[-1] == wide.shape[-2] and np.array_equal(wide, np.swapaxes(wide, -1, -2)):
         ramp = np.asarray((ramp + np.swapaxes(ramp, -1, -2)) / 2)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import random
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -158,7 +159,9 @@ def _torch() -> Any:
         return importlib.import_module("torch")
     except ImportError as error:
         raise TaskError(
-            "missing", "This is a KernelBench task and torch is not installed", "Install the `torch` extra."
+            "missing",
+            "This is a KernelBench task and torch is not installed",
+            f"Install it: {sys.executable} -m pip install torch",
         ) from error
 
 
