@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -23,10 +24,18 @@ from tools.records import (
 )
 
 
+class LastingConsole(Console):
+    """Falls silent when its reader goes away (`| head`), where rich would end the program and with it the run."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
 def console_for(stderr: bool = False) -> Console:
     """A console that doesn't fold lines to 80 columns when it writes into a file or a pipe."""
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=160)
+    console = LastingConsole(stderr=stderr)
+    return console if console.is_terminal else LastingConsole(stderr=stderr, width=160)
 
 
 def plain_table(*columns: str, numeric: Sequence[str] = ()) -> Table:

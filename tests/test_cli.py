@@ -317,6 +317,20 @@ def wait_for(moment: str, runs: Path, child: subprocess.Popen[str]) -> None:
     raise AssertionError(f"never came to {moment}")
 
 
+def test_a_reader_that_goes_away_does_not_end_the_run(task: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    arguments = command("optimize", task, "--runs", runs, "--iterations", "1")
+    with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        errors = process.stderr.read().decode()
+        assert process.wait(timeout=200) == 0, errors
+    (run,) = list_runs(runs)
+    assert (run.outcome() or {})["reason"] in ("iterations", "exhausted")
+    assert (run.path / "report.html").is_file()
+
+
 def test_two_runs_of_one_task_at_once_both_end_well(task: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     argv = command("optimize", task, "--iterations", 1, "--runs", runs, "--json")

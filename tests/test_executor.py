@@ -12,12 +12,10 @@ from collections.abc import AsyncIterator
 import pytest
 from small_tasks import ENDLESS, HONEST, SAXPY, SLOW, cpp, saxpy
 
-from tools.compile import compile as compile_tool
 from tools.errors import InfrastructureError, KernelError, TaskError
 from tools.executor import LocalExecutor
 from tools.process import descendants, is_running
 from tools.records import Accepted
-from tools.run import run
 
 STAGES_SEEN = {"reference", "audit", "hardware", "baseline", "build", "correct", "time"}
 
@@ -39,14 +37,11 @@ async def test_every_operation_returns_its_record() -> None:
         task = saxpy()
         facts = await executor.open(task)
         assert [workload.workload for workload in facts.workloads] == ["even", "odd"]
-        assert (await compile_tool(executor, task, cpp(HONEST))).built
-        verdict = await run(executor, task, [cpp(HONEST)], "full")
+        assert (await executor.build(task, cpp(HONEST))).built
+        verdict = await executor.evaluate(task, cpp(HONEST))
         assert isinstance(verdict, Accepted), verdict
-        results = await run(executor, task, [cpp(HONEST), cpp(SLOW)], "quick", incumbent=cpp(SLOW))
-        assert isinstance(results, list)
+        results = await executor.quick(task, [cpp(HONEST), cpp(SLOW)], cpp(SLOW))
         assert [result.status for result in results] == ["timed", "timed"]
-        with pytest.raises(KernelError):
-            await run(executor, task, [cpp(HONEST), cpp(SLOW)], "full")
         begin = time.monotonic()
         assert await executor.open(task) == facts
         assert time.monotonic() - begin < 1

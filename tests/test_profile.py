@@ -18,7 +18,6 @@ from tools.contract import Scalar, Signature, Tensor, slots, task_header
 from tools.errors import InfrastructureError, KernelError
 from tools.executor import LocalExecutor
 from tools.judge import Judge, open_task
-from tools.profile import profile
 from tools.profilers import perf, sampling, valgrind
 from tools.profilers.classify import Observed, classify
 from tools.profilers.cpu import profile_kernel
@@ -564,7 +563,7 @@ def test_an_unknown_workload_is_an_error_that_names_the_known_ones(judge: Judge)
 
 async def test_the_tool_profiles_through_the_service() -> None:
     async with LocalExecutor() as executor:
-        found = await profile(executor, TASK, cpp(COPY), "tiny")
+        found = await executor.profile(TASK, cpp(COPY), "tiny")
         with pytest.raises(KernelError, match="no workload"):
-            await profile(executor, TASK, cpp(COPY), "huge")
+            await executor.profile(TASK, cpp(COPY), "huge")
     assert found.workload == "tiny"

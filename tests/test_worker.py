@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from native_kernels import COUNT, SCALE, SIGNATURE, build, result, source, start
 
 from tools.buffers import WorkloadBuffers
 from tools.contract import Scalar, Signature, Tensor
+from tools.errors import InfrastructureError
 from tools.messages import Kind
 from tools.process import descendants, is_running
 from tools.records import Reason
@@ -103,6 +105,15 @@ HOSTILE: list[tuple[str, Reason, str]] = [
     ("for (int fd = 3; fd < 900; ++fd) close(fd);", "forged_answer", "closed its channel"),
     ('for (;;) puts("hello");', "output_flood", "printed more than"),
 ]
+
+
+def test_a_worker_that_somebody_else_kills_is_no_fault_of_its_kernel() -> None:
+    with started(source("for (volatile int i = 0;; i = i + 1) {}")) as (worker, _):
+        killer = threading.Timer(0.2, os.kill, (worker.pid, signal.SIGKILL))
+        killer.start()
+        with pytest.raises(InfrastructureError, match="outside the judge"):
+            worker.call(0, SECONDS)
+        killer.join()
 
 
 @pytest.mark.parametrize(("body", "reason", "words"), HOSTILE, ids=[row[0][:40] for row in HOSTILE])

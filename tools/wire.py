@@ -6,6 +6,7 @@ import signal as signals
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -133,13 +134,22 @@ def explain_exit(code: int, memory: int, output: str) -> WorkerFailed:
     if (sanitized := _sanitizer_report(output)) is not None:
         return sanitized
     if number == signals.SIGKILL:
-        return no_memory(memory, output)  # nobody else kills it: the machine ran out of memory
+        return no_memory(memory, output)
     if number == signals.SIGSYS:
         message = "made a system call that a kernel may not make, with signals blocked as `system` does"
         return WorkerFailed("forbidden_syscall", message, output, {"call": "unknown"})
     if number:
         return WorkerFailed("crashed", f"crashed ({_name(number)})", output, {"signal": _name(number)})
     return WorkerFailed("exited", f"exited with code {code} instead of returning", output)
+
+
+def oom_kills() -> int | None:
+    """How often the system killed a process for want of memory since boot; None where it does not say."""
+    try:
+        lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
 
 
 def no_memory(memory: int, output: str) -> WorkerFailed:

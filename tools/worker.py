@@ -33,6 +33,7 @@ from tools.wire import (
     explain,
     explain_exit,
     no_memory,
+    oom_kills,
 )
 from tools.worker_limits import WorkerLimits, WorkerVariant, confinement, environment, program, resident_limit
 
@@ -88,6 +89,7 @@ class Worker:
         self._paused = False
         self._fds: list[int] = []
         self._process: subprocess.Popen[bytes] | None = None
+        self._oom_kills = oom_kills()
         self._pidfd = -1
         self.pid = 0
         self.outputs = self._make_outputs()
@@ -316,6 +318,8 @@ class Worker:
             return InfrastructureError(
                 f"the worker's sandbox failed: {output.strip()[:300]}", "Run `warpsmith doctor`."
             )
+        if code in (-signal.SIGKILL, 128 + signal.SIGKILL) and oom_kills() == self._oom_kills:
+            return InfrastructureError("something outside the judge killed the worker", "Judge the kernel again.")
         return explain_exit(code, self._limits.memory, output)
 
     def _take_output(self) -> None:
