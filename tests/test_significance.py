@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.significance import LEAST_PAIRS, Pairs, decide, median_interval, settled
+from tools.measure import LOOK_CONFIDENCE
+from tools.significance import CONFIDENCE, Pairs, decide, least_pairs, median_interval, settled
 
 
 def noisy_pairs(rng: np.random.Generator, count: int, gain: float, spread: float = 0.03) -> Pairs:
@@ -41,9 +42,18 @@ def test_kernels_faster_by_five_percent_are_nearly_always_kept(workloads: int, p
 
 def test_few_pairs_decide_a_large_gain_but_not_fewer_than_the_least() -> None:
     rng = np.random.default_rng(5)
-    enough = [noisy_pairs(rng, LEAST_PAIRS, gain=1.0)]
+    enough = [noisy_pairs(rng, least_pairs(CONFIDENCE), gain=1.0)]
     assert decide(enough).decision == "faster"
     assert decide([Pairs(1.0, enough[0].incumbent[:5], enough[0].candidate[:5])]).decision == "same"
+
+
+@pytest.mark.parametrize("confidence", [CONFIDENCE, LOOK_CONFIDENCE])
+def test_the_fewest_pairs_of_a_race_are_enough_for_a_clear_gain_and_one_less_is_not(confidence: float) -> None:
+    count = least_pairs(confidence)
+    clear = Pairs(1.0, [6.0 + 0.01 * i for i in range(count)], [1.0] * count)
+    fewer = Pairs(1.0, clear.incumbent[1:], clear.candidate[1:])
+    assert decide([clear], confidence=confidence).decision == "faster"
+    assert decide([fewer], confidence=confidence).decision == "same"
 
 
 def test_a_gain_below_the_least_is_not_kept_however_sure_it_is() -> None:

@@ -20,7 +20,7 @@ from tools.neighbours import BUSY, Neighbours, Patience
 from tools.race import Inspection, Race, Terms, pairs
 from tools.records import Comparison, Kernel, WorkloadTiming
 from tools.runner import BaselineRunner, Contestant, Failed, Rival, Runner
-from tools.significance import LEAST_GAIN, decide, median_interval, settled
+from tools.significance import LEAST_GAIN, decide, least_pairs, median_interval, settled
 from tools.targets.base import Build
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Measurement:
     def race(self) -> None:
         """The first session, with a second look where the first leaves the decision open."""
         session = self._session(self._first)
-        self._run(session, SECONDS, least=8 if self._incumbent else 5)
+        self._run(session, SECONDS, least=least_pairs(LOOK_CONFIDENCE) if self._incumbent else 5)
         if self._incumbent is not None:
             first = self._decide([session])
             if first.ratio > 1 and not settled(first):  # below 1 it would not be kept, however it ends

@@ -7,6 +7,7 @@ Not covered: bias that lasts for a whole process (memory placement); the judge a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -19,8 +20,6 @@ from tools.records import Comparison, Interval
 CONFIDENCE = 0.99
 LEAST_GAIN = 0.01
 """A candidate must be this much faster (as a fraction) to be called so, however sure the sign of the difference is."""
-LEAST_PAIRS = 8
-"""Over all workloads together; fewer can't be "faster": 2^-8 is the first chance below half of 1 - CONFIDENCE."""
 CLEARLY_SLOWER = 0.1
 """An interval that ends this far (as a log ratio) below 1 says slower however few the pairs: nothing is kept by it."""
 RESAMPLES = 4000
@@ -70,6 +69,12 @@ def decide(pairs: Sequence[Pairs], *, confidence: float = CONFIDENCE, seed: int 
     elif high < 0 and centre <= -least and (sure or high < -CLEARLY_SLOWER):
         decision = "slower"
     return Comparison(decision=decision, ratio=float(np.exp(centre)), interval=interval)
+
+
+def least_pairs(confidence: float) -> int:
+    """Pairs, over all workloads together, below which `decide` never says "faster": a sign-flip test of n pairs that
+    all point one way has the chance 2^-n, which must not be above (1 - confidence) / 2."""
+    return math.ceil(math.log2(2 / (1 - confidence)))
 
 
 def settled(comparison: Comparison) -> bool:
