@@ -17,6 +17,8 @@ def reference(x, y):
 def flops(x, y):
     return 2 * x.size
 """
+ASLEEP = SAXPY.replace("    return 2 * x + y", "    import time\n    time.sleep(800)")
+"""A reference that does not return within any time a test takes. It is in the stage "reference" all the while."""
 WORKLOADS = (
     WorkloadSpec(name="even", weight=2.0, parameters={"size": 20_000}),
     WorkloadSpec(name="odd", parameters={"size": 7_777}),

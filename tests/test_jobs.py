@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from small_tasks import ENDLESS, HONEST, SAXPY, cpp, saxpy
+from small_tasks import ASLEEP, ENDLESS, HONEST, SAXPY, cpp, saxpy
 
+from tools.jobs import Outlet, Worker
 from tools.process import descendants, is_running
 from tools.protocol import Job
 
@@ -73,6 +77,9 @@ def line(job: str, op: str = "build", text: str = HONEST, **fields: Any) -> str:
     kernel = None if op == "open" else cpp(text)
     message = Job.model_validate({"id": job, "op": op, "task": saxpy(**fields), "kernel": kernel}).message()
     return json.dumps(message)
+
+
+SLOW = line("slow", "open", files={"saxpy.py": ASLEEP})
 
 
 def batch(text: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
@@ -184,10 +191,10 @@ def test_a_greeting_says_who_is_there_and_a_driver_of_another_version_is_told(se
 def test_answers_come_in_the_order_in_which_they_are_ready(session: Session) -> None:
     session.send(id="h", op="hello")
     session.receive()
-    session.say(line("slow", "evaluate", ENDLESS))
-    session.wait_for_stage("slow", "correct")
+    session.say(SLOW)
+    session.wait_for_stage("slow", "reference")
     session.say(line("behind it"))
-    session.say(line("slow"))  # an id in flight
+    session.say(SLOW)  # an id in flight
     session.send(id="wrong", op="dance")
     session.send(id="behind it", op="cancel")
     answers = [session.receive() for _ in range(3)]
@@ -200,10 +207,38 @@ def test_answers_come_in_the_order_in_which_they_are_ready(session: Session) -> 
     assert session.receive()["result"]["built"]
 
 
+@pytest.mark.parametrize("steps_before", [0, 1, 2, 3, 20])
+def test_a_job_that_is_taken_back_is_answered_once_however_soon_that_is(steps_before: int) -> None:
+    """Also before the job's task has made its first step."""
+
+    async def serve(output: io.BytesIO) -> int:
+        def unexpected(why: object) -> None:
+            raise AssertionError(why)
+
+        lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        outlet, room = Outlet(output, unexpected), threading.Semaphore(0)
+        worker = Worker(outlet, Outlet(io.BytesIO(), unexpected), room, unexpected)
+        serving = asyncio.create_task(worker.serve(lines))
+        lines.put_nowait(SLOW.encode())
+        for _ in range(steps_before):
+            await asyncio.sleep(0)
+        lines.put_nowait(json.dumps({"v": 1, "id": "slow", "op": "cancel"}).encode())
+        lines.put_nowait(None)
+        assert await serving == 1
+        await worker.end()
+        await asyncio.to_thread(outlet.finish, 10)
+        return sum(iter(lambda: room.acquire(blocking=False), False))
+
+    output = io.BytesIO()
+    assert asyncio.run(serve(output)) == 2, "the room of both lines is given back"
+    (answer,) = map(json.loads, output.getvalue().splitlines())
+    assert (answer["id"], answer["error"]["kind"]) == ("slow", "cancelled")
+
+
 def test_it_shows_life_while_a_job_says_nothing(session: Session) -> None:
     session.send(id="h", op="hello", heartbeat=0.05)
-    session.say(line("slow", "evaluate", ENDLESS))
-    session.wait_for_stage("slow", "correct")
+    session.say(SLOW)
+    session.wait_for_stage("slow", "reference")
     session.wait_for_stage(None, "alive")
     session.wait_for_stage(None, "alive")
 

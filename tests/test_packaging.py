@@ -17,6 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
+OF_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "GNUMAKEFLAGS", "MAKE_TERMOUT", "MAKE_TERMERR")
+
+
 def pins(name: str) -> dict[str, str]:
     """Name to version of a lock file."""
     found = re.findall(r"^([a-z0-9.-]+)==([^\s\\;]+)", (ROOT / name).read_text(), re.MULTILINE)
@@ -24,12 +27,14 @@ def pins(name: str) -> dict[str, str]:
 
 
 def make(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """As a person runs it, also when these tests were started by make, which passes its options and its level on."""
+    inherited = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     return subprocess.run(
-        ["make", *arguments],
+        ["make", "--no-print-directory", *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,
-        env=os.environ | environment,
+        env=inherited | environment,
         timeout=60,
         check=False,
     )
@@ -70,6 +75,14 @@ def test_make_help_lists_every_target_and_is_the_default() -> None:
     assert phony
     assert {line.split()[1] for line in text.splitlines()} == set(phony[1].split())
     assert make().stdout == text
+
+
+def test_make_says_the_same_inside_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = make("help").stdout
+    monkeypatch.setenv("MAKELEVEL", "2")
+    monkeypatch.setenv("MAKEFLAGS", "w --jobserver-auth=3,4 -- PYTHON=no-such-python")
+    inside = make("help")
+    assert (inside.stdout, inside.stderr) == (alone, "")
 
 
 def test_make_without_a_usable_python_says_what_to_do(tmp_path: Path) -> None:

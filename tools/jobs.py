@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import queue
 import signal
@@ -81,7 +82,7 @@ class Worker:
         """`room` is released for each line that is done with; `on_fault` is told the exit code of a fault of ours."""
         self._answers, self._progress, self._room, self._on_fault = answers, progress, room, on_fault
         self._executor = LocalExecutor()
-        self._jobs: dict[str, asyncio.Task[None]] = {}
+        self._jobs: dict[str, asyncio.Task[dict[str, JsonValue]]] = {}
         self._beat: asyncio.Task[None] | None = None
         self._lines = 0
         self._failures = False
@@ -150,10 +151,13 @@ class Worker:
     def _begin(self, job: Job) -> None:
         if job.id in self._jobs:
             raise ProtocolFault(f"there is a job {job.id} in flight already")
-        self._jobs[job.id] = asyncio.create_task(self._do(job))
-        self._jobs[job.id].add_done_callback(self._look)
+        task = asyncio.create_task(self._do(job))
+        self._jobs[job.id] = task
+        task.add_done_callback(functools.partial(self._finish, job.id))
 
-    async def _do(self, job: Job) -> None:
+    async def _do(self, job: Job) -> dict[str, JsonValue]:
+        """The answer."""
+
         def progress(stage: str) -> None:
             self._progress.say({"v": VERSION, "id": job.id, "stage": stage})
 
@@ -161,23 +165,21 @@ class Worker:
         try:
             result = await self._executor.call(job.op, job.task, on_progress=progress, **given)
         except WarpsmithError as error:
-            self._answer(failure(job.id, error))
-        except asyncio.CancelledError:
-            if self._ending:  # nobody took it back, so it has no answer
-                raise
-            self._answer(failed(job.id, "cancelled", "the job was taken back"))
-        else:
-            self._answer(answered(job.id, result))
-        finally:
-            del self._jobs[job.id]
-            self._room.release()
+            return failure(job.id, error)
+        return answered(job.id, result)
 
-    def _look(self, task: asyncio.Task[None]) -> None:
-        """A worker that met a fault of its own is not trusted to go on."""
-        fault = None if task.cancelled() else task.exception()
-        if fault is not None:
+    def _finish(self, job: str, task: asyncio.Task[dict[str, JsonValue]]) -> None:
+        """Answer, here and not in `_do`: of a task that is cancelled before its first step not one line is run."""
+        del self._jobs[job]
+        self._room.release()
+        if task.cancelled():
+            if not self._ending:  # else nobody took it back, so it has no answer
+                self._answer(failed(job, "cancelled", "the job was taken back"))
+        elif (fault := task.exception()) is not None:  # a worker that met a fault of its own is not trusted to go on
             traceback.print_exception(fault)
             self._on_fault(BROKEN)
+        else:
+            self._answer(task.result())
 
     def _answer(self, message: dict[str, JsonValue]) -> None:
         self._failures = self._failures or message["ok"] is False
