@@ -7,8 +7,9 @@ from agents.actions import TOOLS
 from agents.context import Context
 from agents.seat import Seat
 from agents.state import NOTHING_SPENT, Spent, State
+from agents.thread import prompt_budget
 from agents.toolbox import Toolbox
-from agents.turn import converse, prompt_budget
+from agents.turn import converse
 
 
 async def examine(state: State, context: Context) -> Spent:

@@ -17,7 +17,7 @@ from agents.figures import rounded
 from agents.models.base import Message
 from agents.settings import Role
 from agents.state import Hypothesis
-from agents.turn import COUNTER
+from agents.thread import COUNTER
 from memory import ledger
 from memory.runs import Attempt
 from memory.view import Section, fit, shorten

@@ -7,8 +7,9 @@ from agents.actions import TOOLS
 from agents.context import Context
 from agents.seat import Seat
 from agents.state import CodeOrder, Hypothesis, State, added
+from agents.thread import prompt_budget
 from agents.toolbox import Toolbox
-from agents.turn import converse, judge_last, prompt_budget
+from agents.turn import converse, judge_last
 
 
 async def realise(order: CodeOrder, context: Context) -> State:

@@ -12,7 +12,8 @@ A line is one JSON object: `event` (the kind), `time` (ISO 8601, UTC) and that k
     best_changed     attempt, iteration, seconds, share_of_limit, speedup, gain (start's time / its time, or null)
     profiled         attempt, bottleneck, evidence [str], seconds
     diagnosed        attempt, bottleneck, summary, hypothesis_held (bool | null)
-    model_called     role, model, input_tokens, output_tokens, dollars, seconds
+    model_called     role, model, input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens,
+                     dollars (null: price unknown), seconds
     tool_called      role, tool, ok, error (str | null), seconds
     iteration_ended  iteration, iterations, attempts, best, seconds | null, share_of_limit | null, elapsed,
                      time_left | null, stale, harness_seconds  (time_left: to the earliest budget's end, estimated;

@@ -10,8 +10,9 @@ from agents.actions import TOOLS
 from agents.context import Context
 from agents.seat import Seat
 from agents.state import Hypothesis, Spent, State
+from agents.thread import prompt_budget
 from agents.toolbox import Toolbox
-from agents.turn import converse, prompt_budget
+from agents.turn import converse
 
 
 @dataclass(frozen=True)

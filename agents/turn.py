@@ -14,12 +14,12 @@ from typing import TypedDict
 from langgraph.func import task
 
 from agents.limits import out_of_budget
-from agents.models.base import ChatModel, Message, Reply, ToolCall, ToolSpec
+from agents.models.base import ChatModel, Message, Reply, Request, ToolCall
 from agents.seat import Seat
 from agents.state import NOTHING_SPENT, Spent, added, device_time
+from agents.thread import COUNTER, within_window
 from agents.toolbox import Answer, Toolbox
-from memory.tokens import ByteBound, TokenCounter
-from memory.view import Section, fit, shorten
+from memory.view import shorten
 from tools.records import Kernel
 
 ANSWER_TOKENS = 8_000
@@ -66,14 +66,24 @@ async def converse(seat: Seat, name: str, opening: Sequence[Message], toolbox: T
     for _ in range(settings.turn_steps):
         if out_of_budget(added(seat.spent, spent), context.clock.elapsed, settings.budgets):
             break
-        asked = await ask(seat, name, model, _within_window(thread, toolbox.specs, seat), toolbox.specs)
+        request = Request(
+            messages=within_window(thread, toolbox.specs, seat),
+            tools=tuple(toolbox.specs),
+            reply_tokens=settings.reply_tokens,
+            cache_key=f"{context.run.id}-{seat.role}",
+        )
+        asked = await ask(seat, name, model, request)
         reply = Reply.model_validate_json(context.run.blobs.get(asked["reply"]))
         thread.append(reply.message)
         spent = added(spent, asked["spent"])
         for call in reply.tool_calls:
             acted = await act(seat, name, toolbox, call)
             answer = Answer.model_validate_json(context.run.blobs.get(acted["answer"]))
-            thread.append(Message(speaker="tool", text=answer.text, call=call.id, label=call.name))
+            thread.append(
+                Message(
+                    speaker="tool", text=answer.text, call=call.id, failed=answer.fault is not None, label=call.name
+                )
+            )
             spent = added(spent, acted["spent"])
             kernel = answer.kernel.model_dump_json() if answer.kernel is not None else kernel
             if answer.ends_turn:
@@ -87,20 +97,23 @@ async def converse(seat: Seat, name: str, opening: Sequence[Message], toolbox: T
 
 
 @task
-async def ask(seat: Seat, name: str, model: ChatModel, messages: list[Message], specs: list[ToolSpec]) -> Asked:
+async def ask(seat: Seat, name: str, model: ChatModel, request: Request) -> Asked:
     """One model call."""
     context = seat.context
     started = time.monotonic()
-    reply = await model.reply(messages, specs)
+    reply = await model.reply(request)
     seconds = time.monotonic() - started
     context.clock.outside(seconds)
     context.journal.tell(
         "model_called", role=seat.role, model=model.name, **reply.usage.model_dump(mode="json"), seconds=seconds
     )
-    _write_down(seat, name, messages, reply)
+    _write_down(seat, name, request.messages, reply)
     usage = reply.usage
     cost = Spent(
-        input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, dollars=usage.dollars, device_seconds=0.0
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        dollars=usage.dollars or 0.0,
+        device_seconds=0.0,
     )
     return Asked(reply=context.run.blobs.put(reply.model_dump_json()), spent=cost)
 
@@ -137,48 +150,7 @@ async def judge_last(seat: Seat, kernel: str) -> Spent:
     return device_time(judged.device_seconds)
 
 
-COUNTER: TokenCounter = ByteBound()
-
-
-def prompt_budget(seat: Seat) -> int:
-    """Tokens that messages and tool manuals may take: the smaller of the setting and the window, less the reply."""
-    settings = seat.context.settings
-    return min(settings.context_tokens, seat.context.models[seat.role].window) - settings.reply_tokens
-
-
-def _within_window(thread: list[Message], specs: list[ToolSpec], seat: Seat) -> list[Message]:
-    """`thread`, its oldest tool results cut down first when it outgrows the budget."""
-    budget = prompt_budget(seat) - sum(COUNTER.count(spec.model_dump_json()) for spec in specs)
-    sections = [_as_section(message, str(i)) for i, message in enumerate(thread)]
-    texts = {section.label: section.text for section in fit(sections, budget, COUNTER)}
-    return [_with_text(message, texts.get(str(i), "")) for i, message in enumerate(thread)]
-
-
-def _as_section(message: Message, label: str) -> Section:
-    """A tool's result may shrink to its head; calls that carry whole files shrink after all results have."""
-    if message.speaker == "tool" and len(message.text) > 400:
-        note = f" … (result cut; {len(message.text)} characters, whole in the transcript)"
-        return Section(label, message.text, (message.text[:300] + note,), keep=0)
-    if message.tool_calls:
-        arguments = "".join(call.arguments for call in message.tool_calls)
-        return Section(label, message.text + _MARK + arguments, (message.text + _MARK,), keep=1)
-    return Section(label, message.text, keep=2)
-
-
-_MARK = "\x00"
-
-
-def _with_text(message: Message, text: str) -> Message:
-    if not message.tool_calls:
-        return message if text == message.text else message.model_copy(update={"text": text})
-    said, _, arguments = text.partition(_MARK)
-    if arguments:
-        return message
-    emptied = tuple(call.model_copy(update={"arguments": "{}"}) for call in message.tool_calls)
-    return message.model_copy(update={"text": said, "tool_calls": emptied})
-
-
-def _write_down(seat: Seat, name: str, messages: list[Message], reply: Reply) -> None:
+def _write_down(seat: Seat, name: str, messages: Sequence[Message], reply: Reply) -> None:
     """The reply, and before a turn's first reply its opening: by blob id, so that equal parts are stored once.
 
     The ledger is left out: it grows with the run and can be rendered again from the attempts that the seat was told of.

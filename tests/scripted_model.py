@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from pydantic import JsonValue
 
-from agents.models.base import Message, Reply, ToolCall, ToolSpec, Usage
+from agents.models.base import Message, OnText, Reply, Request, ToolCall, ToolSpec, Usage
 
 Line = Reply | Callable[[Sequence[Message]], Reply]
 
@@ -32,9 +32,13 @@ class ScriptedModel:
         self.offered: list[list[ToolSpec]] = []
         self._lines = list(lines)
 
-    async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
-        self.heard.append(list(messages))
-        self.offered.append(list(tools))
+    async def reply(self, request: Request, on_text: OnText | None = None) -> Reply:
+        messages = list(request.messages)
+        self.heard.append(messages)
+        self.offered.append(list(request.tools))
         assert self._lines, f"the script is at its end, but the model was told: {messages[-1].text[:500]}"
         line = self._lines.pop(0)
-        return line if isinstance(line, Reply) else line(messages)
+        reply = line if isinstance(line, Reply) else line(messages)
+        if on_text is not None and reply.text:
+            on_text(reply.text)
+        return reply

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.models.base import Message, Reply, ToolSpec
+from agents.models.base import Message, Reply, Request, ToolSpec
 from agents.models.builtin import Autotune
 from agents.models.registry import UnknownModel, resolve
 from memory import ledger
@@ -37,7 +37,7 @@ def entry(number: int, change: str, seconds: float | None, parent: str | None = 
 
 async def ask(text: str, tools: list[ToolSpec], *answers: str, seed: int = 0) -> Reply:
     messages = [Message(speaker="user", text=text), *(Message(speaker="tool", text=a, call="c") for a in answers)]
-    return await Autotune(seed).reply(messages, tools)
+    return await Autotune(seed).reply(Request(messages=tuple(messages), tools=tuple(tools)))
 
 
 async def plan(

@@ -14,7 +14,7 @@ from statistics import median
 
 from pydantic import JsonValue
 
-from agents.models.base import Message, Reply, ToolCall, ToolSpec
+from agents.models.base import Message, OnText, Reply, Request, ToolCall, Usage
 from memory import ledger
 from memory.ledger import LedgerEntry
 from tools.space import Assignment, Space, suggest
@@ -38,10 +38,16 @@ class Autotune:
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
 
-    async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
-        offered = {tool.name for tool in tools}
-        prompt = "\n".join(message.text for message in messages if message.speaker == "user")
-        answers = [message for message in messages if message.speaker == "tool"]
+    async def reply(self, request: Request, on_text: OnText | None = None) -> Reply:
+        reply = self._answer(request)
+        if on_text is not None and reply.text:
+            on_text(reply.text)
+        return reply.model_copy(update={"usage": Usage(dollars=0.0)})
+
+    def _answer(self, request: Request) -> Reply:
+        offered = {tool.name for tool in request.tools}
+        prompt = "\n".join(message.text for message in request.messages if message.speaker == "user")
+        answers = [message for message in request.messages if message.speaker == "tool"]
         if "propose" in offered:
             return _call(f"call-{len(answers)}", "propose", {"hypotheses": _plan(prompt, self._seed)})
         if "diagnose" in offered:
