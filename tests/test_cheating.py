@@ -6,6 +6,7 @@ why).
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -103,8 +104,17 @@ def test_trick_without_effect_gains_nothing(trick: Case, honest: Case, judges: J
     assert verdict.comparison.interval.low < 1.5, explain(verdict)
 
 
-@pytest.mark.parametrize("level", ["namespaces", "landlock"])
-@pytest.mark.parametrize("name", ["h5_constructor_reads", "h5_reads_proc", "t2_raw_clone", "c20_file_replay"])
+HIDING = ("h5_constructor_reads", "h5_reads_proc", "t2_raw_clone", "c20_file_replay")
+LOCKED = ("h5_filters_first", "h5_filters_by_prctl", "h5_raises_limit", "h5_keeps_folder", "h5_thread_opens")
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        *itertools.product(HIDING, ["namespaces", "landlock"]),
+        *itertools.product(LOCKED, ["namespaces", "landlock", "rlimits"]),
+    ],
+)
 def test_weaker_sandbox_still_holds(name: str, level: Level, judges: Judges, monkeypatch: pytest.MonkeyPatch) -> None:
     case = next(case for case in CHEATING if case.name == name)
     sandbox = attempt(level)

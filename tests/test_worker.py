@@ -98,6 +98,7 @@ HOSTILE: list[tuple[str, Reason, str]] = [
     ("raise(SIGKILL);", "forbidden_syscall", "called tgkill"),
     ("signal(SIGSYS, SIG_IGN);", "forbidden_syscall", "called sigaction"),
     ("signal(SIGSEGV, SIG_IGN);", "forbidden_syscall", "called sigaction"),
+    ("syscall(SYS_seccomp, 1, 0, nullptr);", "forbidden_syscall", "called seccomp"),
     ("syscall(SYS_ptrace, 0, 0, 0, 0);", "forbidden_syscall", "called ptrace"),
     ("syscall(425, 8, 0);", "forbidden_syscall", "called io_uring_setup"),
     ("syscall(SYS_perf_event_open, 0, 0, 0, 0, 0);", "forbidden_syscall", "called perf_event_open"),
@@ -153,6 +154,13 @@ def test_memory_is_bounded(name: str) -> None:
 def test_threads_are_bounded() -> None:
     body = "for (;;) { std::thread t([] { sleep(1000); }); t.detach(); }"
     failed = failure(body, limits=WorkerLimits(memory=20 << 30, threads=50), timeout=60)
+    assert (failed.reason, "50 threads" in failed.message) == ("forbidden_syscall", True)
+
+
+def test_a_limit_that_was_passed_explains_a_crash_that_came_of_it() -> None:
+    """However late the judge looks: threads start faster than it gets a core on a busy machine."""
+    body = "for (int i = 0; i < 60; ++i) std::thread([] { sleep(1000); }).detach(); abort();"
+    failed = failure(body, limits=WorkerLimits(memory=20 << 30, threads=50))
     assert (failed.reason, "50 threads" in failed.message) == ("forbidden_syscall", True)
 
 

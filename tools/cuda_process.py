@@ -130,6 +130,7 @@ class CudaWorker(Worker):
             },
             fds=(*shared, *host),
             plan=struct.pack("=I", len(plan)) + plan,
+            opens_files=True,  # the driver does, at any time
         )
 
     def _request(self, nonce: int, workload: int) -> bytes:

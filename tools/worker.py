@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import secrets
 import select
 import signal
@@ -53,6 +54,8 @@ class Launch:
     fds: tuple[int, ...]
     plan: bytes
     """What it is sent first."""
+    opens_files: bool = False
+    """Whether it may do so when it has loaded the kernel: a sanitizer reads debug information when it reports."""
 
 
 class Call(NamedTuple):
@@ -217,8 +220,20 @@ class Worker:
         self.pid = [self._process.pid, *descendants(self._process.pid)][-1]
         self._pidfd = os.pidfd_open(self.pid)
         self._fds.append(self._pidfd)
+        if not launch.opens_files:
+            self._take_descriptors()
         with contextlib.suppress(OSError):  # should the machine run out of memory, the worker goes first
             Path(f"/proc/{self.pid}/oom_score_adj").write_text("1000")
+
+    def _take_descriptors(self) -> None:
+        """From now on it gets no new descriptor, so it can open nothing. Done from out here, where the kernel's
+        constructors, which have run, can't have prepared an answer for it."""
+        try:
+            resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (0, 0))
+        except ProcessLookupError:
+            return  # its end is seen at the next request
+        except OSError as error:
+            self._fail(InfrastructureError(f"a worker can't be confined: {error.strerror}", "Run `warpsmith doctor`."))
 
     def _make_outputs(self) -> tuple[OutputBuffers, ...]:
         return tuple(OutputBuffers(each) for each in self._buffers)
@@ -234,6 +249,7 @@ class Worker:
             environment=environment(self._variant, self._limits),
             fds=(*(each.read_only_fd for each in self._buffers), *(each.fd for each in self.outputs)),
             plan=encode_plan(self._buffers, self.outputs),
+            opens_files=self._variant == "asan",
         )
 
     def _pipe(self) -> tuple[int, int]:
@@ -257,6 +273,7 @@ class Worker:
         if freeze:
             self.pause()
         if message.kind != Kind.DONE or message.nonce != nonce:
+            self._watch()  # a limit that it passed explains what it then met
             self._fail(explain(message, self._buffers, self._limits.memory, self._final_output()))
         return self._reading(workload, message, (self._answered - start) * 1e-9)
 

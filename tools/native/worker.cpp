@@ -295,9 +295,7 @@ int main(int argc, char** argv) {
     const auto solve = reinterpret_cast<Solve>(dlsym(library, "solve"));
     if (solve == nullptr) fail(kNotLoaded, "it has no function named solve");
     const auto scratch_bytes = reinterpret_cast<ScratchBytes>(dlsym(library, "scratch_bytes"));
-    // A sanitizer reads files when it reports: the debug information. The sandbox around decides which.
-    if (!kSanitized && !confine::forbid_files()) fail(kNotConfined, "");
-    Message ready{};
+    Message ready{};  // the judge now takes the right to open files, see tools/worker.py
     ready.kind = kReady;
     if (write(answers, &ready, sizeof ready) != sizeof ready) return 0;
     serve(requests, solve, scratch_bytes);
