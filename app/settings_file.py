@@ -1,0 +1,219 @@
+"""`warpsmith.toml`: where it is looked for, what may stand in it, and what is wrong with one that can't be used.
+
+A file names variables and files that hold keys; it never holds a key. Nothing here decides which setting wins:
+that is `app.configuration`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from tools.errors import WarpsmithError
+
+FILE_NAME = "warpsmith.toml"
+Wire: TypeAlias = Literal["chat", "responses", "messages"]
+Dialect: TypeAlias = Literal["native", "json", "text"]
+
+_SECRET_NAME = re.compile(r"^(.*[-_])?(key|token|secret|password|authorization|bearer|credential)s?$", re.I)
+_SECRET_VALUE = re.compile(
+    r"^(Bearer|Basic)\s|(^|[\s=])(sk-|xai-|gsk_|hf_|ghp_|AIza)\S{8,}|(?=[A-Za-z]*\d)(?=[A-Z0-9]*[a-z])[A-Za-z0-9]{24,}"
+)
+"""Names and values that look like a secret: refused, so that no key ends up in a file that is shared."""
+
+
+class SettingsFileError(WarpsmithError):
+    """A `warpsmith.toml` that can't be read or does not say what such a file may say."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _day(value: object) -> object:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+class RoleTable(_Table):
+    """`[models.roles.coder]`"""
+
+    model: str | None = None
+    fallback: tuple[str, ...] | None = None
+
+
+class RolesTable(_Table):
+    """`[models.roles]`"""
+
+    planner: RoleTable = RoleTable()
+    coder: RoleTable = RoleTable()
+    analyst: RoleTable = RoleTable()
+
+
+class ModelsTable(_Table):
+    """`[models]`: which model plays which role."""
+
+    default: str | None = None
+    """For every role that names none."""
+    planner: str | None = None
+    coder: str | None = None
+    analyst: str | None = None
+    fallback: tuple[str, ...] | None = None
+    """For every role that names none."""
+    roles: RolesTable = RolesTable()
+
+
+class EndpointTable(_Table):
+    """`[endpoints.NAME]`: a server of one's own, used as `NAME:model`; or what differs for `openai` and its like."""
+
+    wire: Wire | None = None
+    """chat: Chat Completions; responses: OpenAI's Responses; messages: Anthropic's Messages."""
+    base_url: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
+    key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """Name of the environment variable that holds the key."""
+    key_file: str | None = None
+    """Path of a file that holds nothing but the key; `~` is understood, a relative path is relative to this file."""
+    dialect: Dialect | None = None
+    window: int | None = Field(default=None, ge=1_024)
+    """Tokens of prompt and reply together."""
+    output: int | None = Field(default=None, ge=16)
+    """The most tokens that one reply may have."""
+    timeout: float | None = Field(default=None, gt=0)
+    """Seconds without a byte until a request counts as lost."""
+    headers: dict[str, str] = {}
+    """Sent with each request; none of them secret."""
+
+
+class PriceTable(_Table):
+    """`[prices."provider:model"]`: US dollars for a million tokens."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cached: float | None = Field(default=None, ge=0)
+    """Read from the provider's cache; as `input` when left out."""
+    cache_write: float | None = Field(default=None, ge=0)
+    """Written to it; as `input` when left out."""
+    date: Annotated[str, BeforeValidator(_day)] = ""
+    """When this was true."""
+
+
+class BudgetsTable(_Table):
+    """`[budgets]`: when a run ends, as the flags of `optimize` say it."""
+
+    max_dollars: float | None = Field(default=None, gt=0)
+    max_tokens: int | None = Field(default=None, ge=1)
+    iterations: int | None = Field(default=None, ge=1)
+    patience: int | None = Field(default=None, ge=1)
+    wall_time: str | None = None
+
+
+class SettingsFile(_Table):
+    """What one file says. Everything is absent that it does not say."""
+
+    models: ModelsTable = ModelsTable()
+    endpoints: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")], EndpointTable] = {}
+    prices: dict[str, PriceTable] = {}
+    budgets: BudgetsTable = BudgetsTable()
+
+
+def find_files(explicit: Path | None, folder: Path, environ: Mapping[str, str]) -> list[Path]:
+    """The files that count, the strongest first.
+
+    explicit, or the nearest `warpsmith.toml` in `folder` and its parents up to the root of a git repository (without
+    one only `folder` is looked at); below it the user's own in `$XDG_CONFIG_HOME/warpsmith` or `~/.config/warpsmith`.
+    """
+    found = [explicit] if explicit is not None else [path for path in [_nearest(folder.resolve())] if path is not None]
+    home = environ.get("XDG_CONFIG_HOME") or str(Path(environ.get("HOME") or Path.home()) / ".config")
+    own = Path(home) / "warpsmith" / FILE_NAME
+    if own.is_file() and not any(path.exists() and own.samefile(path) for path in found):
+        found.append(own)
+    return found
+
+
+def _nearest(folder: Path) -> Path | None:
+    above = [folder, *folder.parents]
+    root = next((index for index, each in enumerate(above) if (each / ".git").exists()), 0)
+    return next((each / FILE_NAME for each in above[: root + 1] if (each / FILE_NAME).is_file()), None)
+
+
+def read_settings(path: Path) -> SettingsFile:
+    """The file as a record. Raises SettingsFileError with the file, the key and what was meant."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsFileError(f"{path} is not TOML: {error}", "docs/models.md shows a whole file.") from error
+    except OSError as error:
+        raise SettingsFileError(f"{path} can't be read: {error.strerror}", "Name another with --config.") from error
+    _refuse_secrets(path, raw)
+    try:
+        return SettingsFile.model_validate(raw)
+    except ValidationError as error:
+        raise _explain(path, error) from error
+
+
+def key_path(text: str, settings_file: Path) -> Path:
+    """Where a `key_file` is: relative to the file that names it."""
+    return settings_file.parent / Path(text).expanduser()
+
+
+def _refuse_secrets(path: Path, raw: dict[str, Any]) -> None:
+    for keys, value in _leaves(raw):
+        if not isinstance(value, str) or keys[-1] == "key_file":
+            continue
+        if not _SECRET_NAME.match(keys[-1]) and not _SECRET_VALUE.search(value.strip()):
+            continue
+        raise SettingsFileError(
+            f"{path}: `{'.'.join(keys)}` looks like a secret, which has no place in a file that is shared",
+            'Put the key into an environment variable and name that: key_env = "MY_KEY"; or key_file = "path". '
+            "If it was a real key, replace it at the provider.",
+        )
+
+
+def _leaves(value: object, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _leaves(each, (*keys, str(key)))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _leaves(each, keys)
+    elif keys:
+        yield keys, value
+
+
+def _explain(path: Path, error: ValidationError) -> SettingsFileError:
+    first = error.errors()[0]
+    where = tuple(str(part) for part in first["loc"] if part != "[key]")
+    name = ".".join(where)
+    if first["type"] != "extra_forbidden":
+        said = first["msg"].removeprefix("Value error, ")
+        return SettingsFileError(
+            f"{path}: `{name}` can't be used: {said[:1].lower()}{said[1:]}",
+            "docs/models.md says what may stand there.",
+        )
+    known = _known_keys(where[:-1])
+    near = difflib.get_close_matches(where[-1], known, n=1, cutoff=0.5)
+    advice = f"Did you mean `{near[0]}`? " if near else ""
+    return SettingsFileError(f"{path}: there is no setting `{name}`", f"{advice}There are: {', '.join(known)}.")
+
+
+def _known_keys(table: tuple[str, ...]) -> list[str]:
+    """The keys that the table at this path may have."""
+    record: Any = SettingsFile
+    for key in table:
+        record = get_args(record)[1] if get_origin(record) is dict else record.model_fields[key].annotation
+    return list(record.model_fields)
+
+
+def describe(path: Path) -> str:
+    """A file as a person names it: relative to the current folder where it lies below it, `~` for the home folder."""
+    here, home = Path.cwd(), Path("~").expanduser()
+    full = path.resolve()
+    if full.is_relative_to(here):
+        return str(full.relative_to(here))
+    return f"~/{full.relative_to(home)}" if full.is_relative_to(home) else str(full)
