@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from app.plain import printable
+
 DONE = 0
 REJECTED = 1
 FAILED = 2
@@ -65,8 +67,13 @@ def explain(error: Exception) -> tuple[str, str, str]:
 
 def say_error(message: str, advice: str = "") -> None:
     """One sentence and its advice on standard error."""
-    text = f"error: {message.rstrip('.')}." + (f"\n{advice}" if advice else "")
-    print(text, file=sys.stderr)
+    text = f"error: {sentence(message)}" + (f"\n{advice}" if advice else "")
+    print(printable(text), file=sys.stderr)
+
+
+def sentence(message: str) -> str:
+    """With one full stop, unless it ends with a mark of its own."""
+    return message if message.endswith(("?", "!", "…")) else f"{message.rstrip('.')}."
 
 
 def _fail(kind: str, message: str, advice: str, code: int, as_json: bool) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 
+from app.plain import printable
 from app.quantities import disturbance, duration, percent, span, tally, times
 from app.summary import Summary, WorkloadRow
 from memory.runs import Attempt
@@ -25,7 +27,14 @@ from tools.records import (
 
 
 class LastingConsole(Console):
-    """Falls silent when its reader goes away (`| head`), where rich would end the program and with it the run."""
+    """Shows what others wrote and never obeys it; falls silent when its reader goes away (`| head`), where rich
+    would end the program and with it the run."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As rich does, less every control character in a text: whatever is printed here comes through this."""
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else printable(segment.text)
+            yield segment if text == segment.text else Segment(text, segment.style)
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
