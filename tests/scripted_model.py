@@ -42,3 +42,6 @@ class ScriptedModel:
         if on_text is not None and reply.text:
             on_text(reply.text)
         return reply
+
+    async def aclose(self) -> None:
+        """Nothing is open."""

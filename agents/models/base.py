@@ -65,6 +65,7 @@ class Usage(_Neutral):
 
     `input_tokens` is the whole prompt; `cached_tokens` (read from the cache) and `cache_write_tokens` are parts
     of it; `reasoning_tokens` are a part of `output_tokens`. `dollars` is None while nobody knows the price.
+    `estimated`: the server reported no tokens, so that they are an upper bound counted from the texts.
     """
 
     input_tokens: int = 0
@@ -73,25 +74,35 @@ class Usage(_Neutral):
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     dollars: float | None = None
+    estimated: bool = False
+
+
+Dialect: TypeAlias = Literal["native", "json", "text"]
+"""How a model speaks of tools. native: by its provider's own fields; json: a JSON object that the provider holds to a
+schema; text: a fenced block in plain text (agents/models/dialect.py)."""
 
 
 class Request(_Neutral):
     """What a model is asked: the conversation so far and the tools it may call.
 
     `reply_tokens` bounds the reply, reasoning included. `cache_key` is equal for requests that share a prefix, for
-    providers that route by it.
+    providers that route by it. `dialect` is None where the model's own is wanted. `reply_schema`: a JSON schema that
+    the reply's text must fit, for models that can be held to one.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     reply_tokens: int = 16_000
     cache_key: str = ""
+    dialect: Dialect | None = None
+    reply_schema: dict[str, JsonValue] | None = None
 
 
 class Reply(_Neutral):
     """A model's answer. `stop` says why it ended: it was done, wants tools, ran out of room, or refused.
 
-    `model` is the one that answered, as `provider:model`; empty when it is the one that was asked.
+    `model` is the one that answered, as `provider:model`; empty when it is the one that was asked. `dialect`: how the
+    tools were spoken of. At the stop `length` a tool call may be cut off in its arguments and must not be made.
     """
 
     text: str = ""
@@ -100,6 +111,7 @@ class Reply(_Neutral):
     stop: Literal["done", "tools", "length", "refused"] = "done"
     opaque: Opaque | None = None
     model: str = ""
+    dialect: Dialect = "native"
 
     @property
     def message(self) -> Message:
@@ -154,4 +166,8 @@ class ChatModel(Protocol):
 
     async def reply(self, request: Request, on_text: OnText | None = None) -> Reply:
         """The next message. Raises ModelError, or ModelUnavailable once nothing is left to try."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give back its connections; it may be spoken to again. What wraps a model closes it."""
         ...

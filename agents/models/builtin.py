@@ -44,6 +44,9 @@ class Autotune:
             on_text(reply.text)
         return reply.model_copy(update={"usage": Usage(dollars=0.0)})
 
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
     def _answer(self, request: Request) -> Reply:
         offered = {tool.name for tool in request.tools}
         prompt = "\n".join(message.text for message in request.messages if message.speaker == "user")
