@@ -1,0 +1,97 @@
+"""Keeps keys out of everything that is written or shown: known values wherever they stand, and what looks like one.
+
+Two strengths, since a kernel's source or a task must come back as it was: `known` takes out only the values that this
+run's connections hold, `text` also whatever has the shape of a key. Not covered: a key that was cut in pieces or
+encoded before it reached us, base64 of basic authentication apart.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+
+from pydantic import JsonValue
+
+from agents.models.connections import Connections
+
+MARK = "[secret]"
+SHORTEST = 6
+"""Characters. Shorter values are left alone: they are words that stand everywhere (`none`, `test`)."""
+
+_SHAPES = re.compile(
+    r"""
+    \bsk-(?:[A-Za-z0-9]+-)*[A-Za-z0-9_-]{16,}                       # OpenAI, Anthropic, OpenRouter and their kin
+    | \b(?:gsk|xai|hf|r8|pplx|nvapi|fw|tgp_v1|ghp|gho|ghs|glpat|github_pat)[_-][A-Za-z0-9_-]{16,}
+    | \bAIza[A-Za-z0-9_-]{30,}                                      # Google
+    | \bAKIA[A-Z0-9]{16}\b                                          # AWS
+    | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+  # JSON web token
+    """,
+    re.VERBOSE,
+)
+_LABELLED = re.compile(
+    r"""(?ix)
+    ( ["']?\b(?:x-api-key|api[_-]?key|authorization|proxy-authorization|x-goog-api-key)["']?
+      \s*[:=,]\s*["']?(?:bearer\s+|basic\s+)? )
+    [A-Za-z0-9._~+/=-]{8,}
+    | ( \b(?:bearer|basic)\s+ ) (?=[^\s\d]*\d) [A-Za-z0-9._~+/=-]{12,}
+    """
+)
+_IN_ADDRESS = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s/:@]+:)[^\s/@]+(@)")
+
+
+class Scrubber:
+    """Knows a run's keys. Calls are cheap; scrubbing twice changes nothing."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        known = {value for value in values if len(value) >= SHORTEST}
+        known |= {base64.b64encode(value.encode()).decode() for value in known}
+        longest_first = sorted(known, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    @classmethod
+    def of(cls, connections: Connections | None) -> Scrubber:
+        """Knows every key of `connections`, and the passwords in their addresses."""
+        if connections is None:
+            return cls()
+        values = [c.key.get_secret_value() for c in connections.providers.values() if c.key is not None]
+        for connection in connections.providers.values():
+            user, at, _ = (connection.base_url or "").partition("://")[2].partition("@")
+            if at:
+                values.append(user.partition(":")[2])
+        return cls(values)
+
+    def known(self, text: str) -> str:
+        """`text` without the values of this run's keys."""
+        return text if self._known is None else self._known.sub(MARK, text)
+
+    def text(self, text: str) -> str:
+        """`text` without the values of this run's keys and without what looks like a key."""
+        text = _SHAPES.sub(MARK, self.known(text))
+        text = _LABELLED.sub(lambda found: (found[1] or found[2]) + MARK, text)
+        return _IN_ADDRESS.sub(rf"\1{MARK}\2", text)
+
+    def json(self, value: JsonValue) -> JsonValue:
+        """`value` with `text` done to all its strings, names included."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self.json(item) for item in value]
+        if isinstance(value, dict):
+            return {self.text(name): self.json(item) for name, item in value.items()}
+        return value
+
+    def error(self, error: BaseException) -> None:
+        """Take keys out of an exception's own words, and of those that it was raised from. Raises nothing."""
+        seen: set[int] = set()
+        todo: list[BaseException | None] = [error]
+        while todo:
+            this = todo.pop()
+            if this is None or id(this) in seen:
+                continue
+            seen.add(id(this))
+            this.args = tuple(self.text(part) if isinstance(part, str) else part for part in this.args)
+            for name, value in vars(this).items():
+                if isinstance(value, str):
+                    setattr(this, name, self.text(value))
+            todo += [this.__cause__, this.__context__]
