@@ -12,15 +12,15 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from agents.models.base import Dialect
+from agents.models.connections import Wire
 from tools.errors import WarpsmithError
 
 FILE_NAME = "warpsmith.toml"
-Wire: TypeAlias = Literal["chat", "responses", "messages"]
-Dialect: TypeAlias = Literal["native", "json", "text"]
 
 _SECRET_NAME = re.compile(r"^(.*[-_])?(key|token|secret|password|authorization|bearer|credential)s?$", re.I)
 _SECRET_VALUE = re.compile(
@@ -86,8 +86,14 @@ class EndpointTable(_Table):
     """The most tokens that one reply may have."""
     timeout: float | None = Field(default=None, gt=0)
     """Seconds without a byte until a request counts as lost."""
+    total_timeout: float | None = Field(default=None, gt=0)
+    """Seconds that one request may take in all."""
     headers: dict[str, str] = {}
     """Sent with each request; none of them secret."""
+    sends_reasoning_back: bool | None = None
+    """`chat` only: whether a model's reasoning goes back with its messages; some servers demand it, some refuse it."""
+    output_field: Literal["max_tokens", "max_completion_tokens"] | None = None
+    """`chat` only: the field that bounds a reply, for servers that know just one of them."""
 
 
 class PriceTable(_Table):

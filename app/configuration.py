@@ -1,0 +1,288 @@
+"""Which models a run uses and how they are reached: flags over environment over `warpsmith.toml` over defaults.
+
+The layers are asked one after the other, and within a layer the narrower setting wins: `--model` on the command line
+is for every role, whatever a file says about a single one. Each answer remembers where it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar, get_args
+from urllib.parse import urlsplit
+
+from agents.models.base import Dialect
+from agents.models.connections import Connection, Connections
+from agents.models.spec import TAKES_REST_AS_IT_IS, parse_spec
+from agents.settings import DEFAULT_MODEL, Role
+from app.endpoints import Endpoints, endpoints_of
+from app.settings_file import ModelsTable, PriceTable, SettingsFile, describe, find_files, read_settings
+from tools.errors import WarpsmithError
+
+ROLES: tuple[Role, ...] = get_args(Role)
+DEFAULT = "default"
+"""The source of what nobody set."""
+_VARIABLES = {
+    "default": "WARPSMITH_MODEL",
+    "planner": "WARPSMITH_PLANNER",
+    "coder": "WARPSMITH_CODER",
+    "analyst": "WARPSMITH_ANALYST",
+}
+FALLBACK_VARIABLE = "WARPSMITH_FALLBACK"
+BUDGET_VARIABLES = {"max_dollars": "WARPSMITH_MAX_DOLLARS", "max_tokens": "WARPSMITH_MAX_TOKENS"}
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Sourced(Generic[T]):
+    """A value and where it was said: a flag, a variable, a file, or `default`."""
+
+    value: T
+    source: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says about models. None or empty: nothing."""
+
+    model: str | None = None
+    planner: str | None = None
+    coder: str | None = None
+    analyst: str | None = None
+    fallback: tuple[str, ...] = ()
+    """`SPEC,SPEC` for every role or `ROLE=SPEC,SPEC` for one; `none` for no fallback."""
+    base_url: tuple[str, ...] = ()
+    """`URL` or `PROVIDER=URL`."""
+    dialect: tuple[str, ...] = ()
+    """`native`, `json` or `text`, or `PROVIDER=…`."""
+    max_dollars: float | None = None
+    max_tokens: int | None = None
+    config: Path | None = None
+
+
+@dataclass(frozen=True)
+class RoleChoice:
+    """The model of a role and those that take over from it, in order."""
+
+    model: Sourced[str]
+    fallback: Sourced[tuple[str, ...]]
+
+    @property
+    def specs(self) -> tuple[str, ...]:
+        return (self.model.value, *self.fallback.value)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Everything that is set about models, resolved."""
+
+    roles: dict[Role, RoleChoice]
+    endpoints: Endpoints
+    prices: dict[str, Sourced[PriceTable]]
+    budgets: dict[str, Sourced[float | int | str]]
+    files: tuple[Path, ...]
+    """The settings files that were read, the strongest first."""
+
+    @property
+    def connections(self) -> Connections:
+        return self.endpoints.connections
+
+    @property
+    def specs(self) -> tuple[str, ...]:
+        """Every model in use, each once, first the roles' own."""
+        own = [self.roles[role].model.value for role in ROLES]
+        return tuple(dict.fromkeys([*own, *(spec for role in ROLES for spec in self.roles[role].specs)]))
+
+
+@dataclass
+class _Layer:
+    """What one source says: setting name to value, with `fallback` and `ROLE.fallback` among the names."""
+
+    models: dict[str, Sourced[str]] = field(default_factory=dict)
+    fallbacks: dict[str, Sourced[tuple[str, ...]]] = field(default_factory=dict)
+
+
+def configure(asked: Asked, environ: Mapping[str, str], folder: Path) -> Configuration:
+    """Put all sources together. Raises WarpsmithError: a file, a flag, a variable or a name that can't be used."""
+    files = [(path, read_settings(path)) for path in find_files(asked.config, folder, environ)]
+    layers = [_flags(asked), _environment(environ), *(_file(path, read.models) for path, read in files)]
+    roles = {role: _choose(role, layers) for role in ROLES}
+    for choice in roles.values():
+        for spec, source in [(choice.model.value, choice.model.source), *_with_source(choice.fallback)]:
+            _check_name(spec, source)
+    providers = [parse_spec(choice.model.value).provider for choice in roles.values()]
+    urls = _by_provider("--base-url", asked.base_url, providers, _url)
+    dialects = _by_provider("--dialect", asked.dialect, providers, _dialect)
+    return Configuration(
+        roles=roles,
+        endpoints=endpoints_of(urls, dialects, environ, files),
+        prices=_prices(files),
+        budgets=_budgets(asked, environ, files),
+        files=tuple(path for path, _ in files),
+    )
+
+
+def missing_keys(configuration: Configuration) -> list[tuple[str, Connection]]:
+    """The models in use whose provider needs a key that is not there."""
+    found: list[tuple[str, Connection]] = []
+    for spec in configuration.specs:
+        provider = parse_spec(spec).provider
+        if provider in TAKES_REST_AS_IT_IS:
+            continue
+        connection = configuration.connections.of(provider)
+        if connection.needs_key and connection.key is None:
+            found.append((spec, connection))
+    return found
+
+
+def require_usable(configuration: Configuration) -> None:
+    """Raises WarpsmithError when a model in use can't be reached as things are: no such provider, no key."""
+    for spec, connection in missing_keys(configuration)[:1]:
+        variable = connection.key_env or "key_env"
+        takes_over = spec not in [choice.model.value for choice in configuration.roles.values()]
+        without = " or do without it: --fallback none;" if takes_over else ""
+        raise WarpsmithError(
+            f"the model `{spec}` needs a key, and {variable} is not set",
+            f"Set it: export {variable}=…;{without} `warpsmith models` shows what is configured.",
+        )
+
+
+def fallbacks(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """`SPEC,SPEC` and `ROLE=SPEC,SPEC` by setting name (`fallback`, `coder.fallback`); `none` is an empty list."""
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        head, equals, tail = text.strip().partition("=")
+        role = head.strip() if equals and head.strip() in ROLES else ""
+        specs = [spec.strip() for spec in (tail if role else text).split(",") if spec.strip()]
+        name = f"{role}.fallback" if role else "fallback"
+        found[name] = () if [spec.lower() for spec in specs] == ["none"] else (*found.get(name, ()), *specs)
+    return found
+
+
+def _flags(asked: Asked) -> _Layer:
+    named = {"default": asked.model, "planner": asked.planner, "coder": asked.coder, "analyst": asked.analyst}
+    return _Layer(
+        {k: Sourced(v, "--model" if k == "default" else f"--{k}") for k, v in named.items() if v is not None},
+        {name: Sourced(specs, "--fallback") for name, specs in fallbacks(asked.fallback).items()},
+    )
+
+
+def _environment(environ: Mapping[str, str]) -> _Layer:
+    said = {name: environ.get(variable, "").strip() for name, variable in _VARIABLES.items()}
+    listed = fallbacks(part for part in environ.get(FALLBACK_VARIABLE, "").split(";") if part.strip())
+    return _Layer(
+        {name: Sourced(value, _VARIABLES[name]) for name, value in said.items() if value},
+        {name: Sourced(specs, FALLBACK_VARIABLE) for name, specs in listed.items()},
+    )
+
+
+def _file(path: Path, table: ModelsTable) -> _Layer:
+    source = describe(path)
+    models = {"default": table.default, "planner": table.planner, "coder": table.coder, "analyst": table.analyst}
+    lists = {"fallback": table.fallback}
+    for role in ROLES:
+        of_role = getattr(table.roles, role)
+        models[role] = of_role.model or models[role]
+        lists[f"{role}.fallback"] = of_role.fallback
+    return _Layer(
+        {name: Sourced(value, source) for name, value in models.items() if value is not None},
+        {name: Sourced(specs, source) for name, specs in lists.items() if specs is not None},
+    )
+
+
+def _choose(role: Role, layers: Iterable[_Layer]) -> RoleChoice:
+    models = [layer.models[name] for layer in layers for name in (role, "default") if name in layer.models]
+    model = next(iter(models), Sourced(DEFAULT_MODEL, DEFAULT))
+    names = (f"{role}.fallback", "fallback")
+    lists = [layer.fallbacks[name] for layer in layers for name in names if name in layer.fallbacks]
+    fallback = next(iter(lists), Sourced((), DEFAULT))
+    if model.value.partition(":")[0] in TAKES_REST_AS_IT_IS and fallback.source != "--fallback":
+        fallback = Sourced((), DEFAULT)  # neither can be out of reach
+    others = tuple(spec for spec in dict.fromkeys(fallback.value) if spec != model.value)
+    return RoleChoice(model, Sourced(others, fallback.source))
+
+
+def _with_source(fallback: Sourced[tuple[str, ...]]) -> list[tuple[str, str]]:
+    return [(spec, fallback.source) for spec in fallback.value]
+
+
+def _check_name(spec: str, source: str) -> None:
+    try:
+        parse_spec(spec)
+    except WarpsmithError as error:
+        where = "" if source.startswith("--") else f" (set in {source})"
+        raise type(error)(f"{error.message}{where}", error.advice) from error
+
+
+def _by_provider(flag: str, texts: Iterable[str], providers: list[str], check: object) -> dict[str, str]:
+    """`[PROVIDER=]VALUE` by provider. Without a name it is `openai-chat` where a role uses that, else the only one."""
+    assert callable(check)
+    used = [name for name in dict.fromkeys(providers) if name not in TAKES_REST_AS_IT_IS]
+    found: dict[str, str] = {}
+    for text in texts:
+        head, equals, tail = text.partition("=")
+        named = bool(equals) and "/" not in head and ":" not in head
+        value = check(flag, tail if named else text)
+        if named:
+            found[head.strip()] = value
+        elif "openai-chat" in used or not used:
+            found["openai-chat"] = value
+        elif len(used) == 1:
+            found[used[0]] = value
+        else:
+            raise WarpsmithError(
+                f"{flag} {text} could be for {' or '.join(used)}", f"Say which: {flag} {used[0]}={text}"
+            )
+    return found
+
+
+def _url(flag: str, text: str) -> str:
+    parts = urlsplit(text.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise WarpsmithError(
+            f"{flag} needs an address that begins with http:// or https:// and holds no password",
+            f"For instance: {flag} http://127.0.0.1:8000/v1",
+        )
+    return text.strip()
+
+
+def _dialect(flag: str, text: str) -> str:
+    if text.strip() not in get_args(Dialect):
+        raise WarpsmithError(f"{flag} {text} is no dialect", f"There are: {', '.join(get_args(Dialect))}.")
+    return text.strip()
+
+
+def _prices(files: Iterable[tuple[Path, SettingsFile]]) -> dict[str, Sourced[PriceTable]]:
+    found: dict[str, Sourced[PriceTable]] = {}
+    for path, read in files:
+        for spec, price in read.prices.items():
+            found.setdefault(spec, Sourced(price, describe(path)))
+    return found
+
+
+def _budgets(
+    asked: Asked, environ: Mapping[str, str], files: Iterable[tuple[Path, SettingsFile]]
+) -> dict[str, Sourced[float | int | str]]:
+    found: dict[str, Sourced[float | int | str]] = {}
+    for name, said in (("max_dollars", asked.max_dollars), ("max_tokens", asked.max_tokens)):
+        if said is not None:
+            found[name] = Sourced(said, f"--{name.replace('_', '-')}")
+    for name, variable in BUDGET_VARIABLES.items():
+        text = environ.get(variable, "").strip()
+        if text and name not in found:
+            found[name] = Sourced(_amount(name, variable, text), variable)
+    for path, read in files:
+        for name, value in read.budgets.model_dump(exclude_none=True).items():
+            found.setdefault(name, Sourced(value, describe(path)))
+    return found
+
+
+def _amount(name: str, variable: str, text: str) -> float | int:
+    try:
+        value = int(text) if name == "max_tokens" else float(text)
+    except ValueError:
+        value = 0
+    if not 0 < value < float("inf"):
+        raise WarpsmithError(f"{variable} is {text[:40]!r}, which is no amount above zero", "For instance: 5")
+    return value

@@ -1,0 +1,121 @@
+"""Where each provider is reached and with which key, put together from flags, environment and settings files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from agents.models.connections import BUILT_IN, Connection, Connections
+from app.settings_file import EndpointTable, SettingsFile, SettingsFileError, describe, key_path
+from tools.errors import WarpsmithError
+
+URL_VARIABLES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL", "openai-chat": "WARPSMITH_BASE_URL"}
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """All providers, and the source of each setting of theirs: provider to field to a flag, a variable or a file."""
+
+    connections: Connections
+    origins: Mapping[str, Mapping[str, str]]
+
+    def origin(self, provider: str, field: str) -> str:
+        """Where that setting was made; empty when it is built in."""
+        return self.origins.get(provider, {}).get(field, "")
+
+
+def endpoints_of(
+    urls: Mapping[str, str],
+    dialects: Mapping[str, str],
+    environ: Mapping[str, str],
+    files: Iterable[tuple[Path, SettingsFile]],
+) -> Endpoints:
+    """`urls` and `dialects` come from flags and win; then the environment; then the files, the strongest first.
+
+    Raises WarpsmithError: a server without an address, a key file that can't be read, a flag for a provider that
+    there is not.
+    """
+    files = list(files)
+    names = dict.fromkeys([*BUILT_IN, *(name for _, read in files for name in read.endpoints)])
+    for flag, named in (("--base-url", urls), ("--dialect", dialects)):
+        for name in named:
+            if name not in names:
+                raise WarpsmithError(
+                    f"{flag} names the provider `{name}`, which there is not",
+                    f"There are: {', '.join(names)}; [endpoints.{name}] in warpsmith.toml makes another.",
+                )
+    made = {name: _endpoint(name, urls, dialects, environ, files) for name in names}
+    return Endpoints(
+        Connections(providers={name: connection for name, (connection, _) in made.items()}),
+        {name: origins for name, (_, origins) in made.items()},
+    )
+
+
+def _endpoint(
+    name: str,
+    urls: Mapping[str, str],
+    dialects: Mapping[str, str],
+    environ: Mapping[str, str],
+    files: list[tuple[Path, SettingsFile]],
+) -> tuple[Connection, dict[str, str]]:
+    """One provider's connection and where its settings come from."""
+    said: dict[str, tuple[Any, str, Path]] = {}
+    for path, read in files:
+        for field, value in _set_fields(read.endpoints.get(name, EndpointTable())).items():
+            said.setdefault(field, (value, describe(path), path))
+    values: dict[str, Any] = {field: value for field, (value, _, _) in said.items() if field != "key_file"}
+    origins = {field: source for field, (_, source, _) in said.items()}
+    for field, value, source in (
+        ("base_url", environ.get(URL_VARIABLES.get(name, ""), "").strip(), URL_VARIABLES.get(name, "")),
+        ("base_url", urls.get(name), "--base-url"),
+        ("dialect", dialects.get(name), "--dialect"),
+    ):
+        if value:
+            values[field], origins[field] = value, source
+    own = BUILT_IN.get(name)
+    if own is None:
+        _require_address(name, values, origins)
+        own = Connection(wire=values.get("wire", "chat"), needs_key=bool({"key_env", "key_file"} & said.keys()))
+    connection = own.model_copy(update=values)
+    key, source = _key(connection, said, environ)
+    if key:
+        connection, origins["key"] = connection.model_copy(update={"key": SecretStr(key)}), source
+    return Connection.model_validate(connection.model_dump()), origins
+
+
+def _set_fields(table: EndpointTable) -> dict[str, Any]:
+    return {field: value for field, value in table.model_dump(exclude_none=True).items() if value not in ({},)}
+
+
+def _require_address(name: str, values: Mapping[str, Any], origins: Mapping[str, str]) -> None:
+    if "base_url" not in values:
+        where = next(iter(origins.values()), "warpsmith.toml")
+        raise SettingsFileError(
+            f"{where}: [endpoints.{name}] has no address", 'Add one: base_url = "http://127.0.0.1:8000/v1"'
+        )
+
+
+def _key(
+    connection: Connection, said: Mapping[str, tuple[Any, str, Path]], environ: Mapping[str, str]
+) -> tuple[str, str]:
+    """The key and where it was found; the variable wins over the file."""
+    key = environ.get(connection.key_env, "").strip() if connection.key_env else ""
+    if key:
+        return key, connection.key_env
+    if "key_file" not in said:
+        return "", ""
+    text, source, settings = said["key_file"]
+    path = key_path(text, settings)
+    try:
+        key = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsFileError(
+            f"{source}: the key file {path} can't be read", "Make it, or take key_file out."
+        ) from error
+    if not key or len(key.split()) != 1:
+        raise SettingsFileError(f"{source}: the key file {path} does not hold one key", "It may hold nothing else.")
+    return key, describe(path)
