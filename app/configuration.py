@@ -13,11 +13,12 @@ from typing import Generic, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from agents.models.base import Dialect
+from agents.models.catalogue import Catalogue, Price
 from agents.models.connections import Connection, Connections
 from agents.models.spec import TAKES_REST_AS_IT_IS, parse_spec
 from agents.settings import DEFAULT_MODEL, Role
 from app.endpoints import Endpoints, endpoints_of
-from app.settings_file import ModelsTable, PriceTable, SettingsFile, describe, find_files, read_settings
+from app.settings_file import ModelsTable, SettingsFile, describe, find_files, read_settings
 from tools.errors import WarpsmithError
 
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -79,7 +80,7 @@ class Configuration:
 
     roles: dict[Role, RoleChoice]
     endpoints: Endpoints
-    prices: dict[str, Sourced[PriceTable]]
+    prices: dict[str, Sourced[Price]]
     budgets: dict[str, Sourced[float | int | str]]
     files: tuple[Path, ...]
     """The settings files that were read, the strongest first."""
@@ -87,6 +88,11 @@ class Configuration:
     @property
     def connections(self) -> Connections:
         return self.endpoints.connections
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What is known of models, with the files' prices over it."""
+        return Catalogue.with_prices({spec: price.value for spec, price in self.prices.items()})
 
     @property
     def specs(self) -> tuple[str, ...]:
@@ -253,8 +259,8 @@ def _dialect(flag: str, text: str) -> str:
     return text.strip()
 
 
-def _prices(files: Iterable[tuple[Path, SettingsFile]]) -> dict[str, Sourced[PriceTable]]:
-    found: dict[str, Sourced[PriceTable]] = {}
+def _prices(files: Iterable[tuple[Path, SettingsFile]]) -> dict[str, Sourced[Price]]:
+    found: dict[str, Sourced[Price]] = {}
     for path, read in files:
         for spec, price in read.prices.items():
             found.setdefault(spec, Sourced(price, describe(path)))

@@ -17,16 +17,16 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from agents.models.base import Dialect
+from agents.models.catalogue import Price
 from agents.models.connections import Wire
+from agents.secrets import Scrubber
 from tools.errors import WarpsmithError
 
 FILE_NAME = "warpsmith.toml"
 
 _SECRET_NAME = re.compile(r"^(.*[-_])?(key|token|secret|password|authorization|bearer|credential)s?$", re.I)
-_SECRET_VALUE = re.compile(
-    r"^(Bearer|Basic)\s|(^|[\s=])(sk-|xai-|gsk_|hf_|ghp_|AIza)\S{8,}|(?=[A-Za-z]*\d)(?=[A-Z0-9]*[a-z])[A-Za-z0-9]{24,}"
-)
-"""Names and values that look like a secret: refused, so that no key ends up in a file that is shared."""
+_SECRET_VALUE = re.compile(r"^(Bearer|Basic)\s|(?=[A-Za-z]*\d)(?=[A-Z0-9]*[a-z])[A-Za-z0-9]{24,}")
+"""Beside what `agents.secrets` knows, names and values that look like a secret are refused here."""
 
 
 class SettingsFileError(WarpsmithError):
@@ -38,7 +38,10 @@ class _Table(BaseModel):
 
 
 def _day(value: object) -> object:
-    return value.isoformat() if isinstance(value, date) else value
+    """TOML has dates of its own; a price's date is text."""
+    if isinstance(value, dict) and isinstance(value.get("date"), date):
+        return value | {"date": value["date"].isoformat()}
+    return value
 
 
 class RoleTable(_Table):
@@ -96,19 +99,6 @@ class EndpointTable(_Table):
     """`chat` only: the field that bounds a reply, for servers that know just one of them."""
 
 
-class PriceTable(_Table):
-    """`[prices."provider:model"]`: US dollars for a million tokens."""
-
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
-    cached: float | None = Field(default=None, ge=0)
-    """Read from the provider's cache; as `input` when left out."""
-    cache_write: float | None = Field(default=None, ge=0)
-    """Written to it; as `input` when left out."""
-    date: Annotated[str, BeforeValidator(_day)] = ""
-    """When this was true."""
-
-
 class BudgetsTable(_Table):
     """`[budgets]`: when a run ends, as the flags of `optimize` say it."""
 
@@ -124,7 +114,8 @@ class SettingsFile(_Table):
 
     models: ModelsTable = ModelsTable()
     endpoints: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")], EndpointTable] = {}
-    prices: dict[str, PriceTable] = {}
+    prices: dict[str, Annotated[Price, BeforeValidator(_day)]] = {}
+    """`[prices."provider:model"]`: US dollars for a million tokens, over what `agents.models.catalogue` knows."""
     budgets: BudgetsTable = BudgetsTable()
 
 
@@ -172,7 +163,8 @@ def _refuse_secrets(path: Path, raw: dict[str, Any]) -> None:
     for keys, value in _leaves(raw):
         if not isinstance(value, str) or keys[-1] == "key_file":
             continue
-        if not _SECRET_NAME.match(keys[-1]) and not _SECRET_VALUE.search(value.strip()):
+        shaped = _SECRET_VALUE.search(value.strip()) or Scrubber().text(value) != value
+        if not shaped and not _SECRET_NAME.match(keys[-1]):
             continue
         raise SettingsFileError(
             f"{path}: `{'.'.join(keys)}` looks like a secret, which has no place in a file that is shared",
@@ -193,7 +185,8 @@ def _leaves(value: object, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
 
 
 def _explain(path: Path, error: ValidationError) -> SettingsFileError:
-    first = error.errors()[0]
+    errors = error.errors()
+    first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
     where = tuple(str(part) for part in first["loc"] if part != "[key]")
     name = ".".join(where)
     if first["type"] != "extra_forbidden":
@@ -213,6 +206,7 @@ def _known_keys(table: tuple[str, ...]) -> list[str]:
     record: Any = SettingsFile
     for key in table:
         record = get_args(record)[1] if get_origin(record) is dict else record.model_fields[key].annotation
+        record = get_args(record)[0] if get_origin(record) is Annotated else record
     return list(record.model_fields)
 
 

@@ -85,7 +85,8 @@ def test_an_unknown_key_names_file_key_and_the_nearest_known(tmp_path: Path, tex
         ('[endpoints.Local]\nwire = "chat"\n', "Local"),
         ('[models]\nfallback = "a:b"\n', "models.fallback"),
         ("[budgets]\nmax_dollars = 0\n", "budgets.max_dollars"),
-        ('[prices."a:b"]\ninput = 1\n', "prices.a:b.output"),
+        ('[prices."a:b"]\ninput = 1\ndate = 2026-11-30\n', "prices.a:b.output"),
+        ('[prices."a:b"]\ninput = 1\noutput = 1\n', "prices.a:b.date"),
     ],
 )
 def test_what_can_not_stand_there_is_said_with_its_key(tmp_path: Path, text: str, said: str) -> None:
@@ -100,12 +101,12 @@ def test_what_can_not_stand_there_is_said_with_its_key(tmp_path: Path, text: str
     [
         '[endpoints.local]\napi_key = "x"\n',
         '[endpoints.local]\nkey = "short"\n',
-        '[endpoints.local]\nkey_env = "sk-ant-REDACTED"\n',
+        '[endpoints.local]\nkey_env = "sk-ant-api03-a1b2a1b2a1b2a1b2a1b2a1b2"\n',
         '[endpoints.local.headers]\nAuthorization = "Bearer abc"\n',
         '[endpoints.local.headers]\nX-Api-Key = "abc"\n',
         '[endpoints.local.headers]\nX-Other = "AIzaSyA1234567890abcdefgh"\n',
         '[endpoints.local]\nbase_url = "https://host/v1?k=abcdef0123456789abcdef0123"\n',
-        '[models]\ndefault = "sk-proj-0123456789abcdef"\n',
+        '[models]\ndefault = "sk-proj-0123456789abcdef0123"\n',
     ],
 )
 def test_a_secret_is_refused_and_not_repeated(tmp_path: Path, text: str) -> None:
