@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import time
 from pathlib import Path
 
 from tools.errors import InfrastructureError, TaskError
-from tools.job_process import JobProcess, ProcessEnded, spawn
+from tools.job_process import CLOSE_SECONDS, JobProcess, ProcessEnded, spawn
+from tools.keeper import kept
+from tools.process import descendants
 from tools.protocol import ProtocolFault
 
 OPENING = ("reference", "audit", "baseline")
@@ -24,7 +27,8 @@ _UTF8 = {"PYTHONUTF8": "1"}
 
 
 class ServiceProcess(JobProcess):
-    """`tools.service` as a child: it does one job at a time, and dies with its parent."""
+    """`tools.service` below a keeper: it does one job at a time, and is gone with all it started when it ends, when
+    this process does, or when it is told to."""
 
     @classmethod
     async def start(cls) -> ServiceProcess:
@@ -32,7 +36,7 @@ class ServiceProcess(JobProcess):
         root = str(Path(__file__).resolve().parent.parent)
         passed = {k: v for k, v in os.environ.items() if k in _PASSED_ON or k.startswith(_PASSED_PREFIXES)}
         path = os.pathsep.join(filter(None, (root, passed.get("PYTHONPATH"))))
-        argv = (sys.executable, "-P", "-m", "tools.service")
+        argv = kept([sys.executable, "-P", "-m", "tools.service"])
         return cls(await spawn(argv, _BLAS_REST | passed | _UTF8 | {"PYTHONPATH": path}, "the judge's process"))
 
     async def _take_back(self, job: str) -> None:
@@ -41,6 +45,16 @@ class ServiceProcess(JobProcess):
             await self._kill()
         else:
             await self._send_cancel(job)
+
+    async def _kill(self) -> None:
+        """Have the keeper end what is below it and tidy up; one that does not is killed as well."""
+        if self._process.returncode is None:
+            self._victims += descendants(self._process.pid)
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._process.wait(), CLOSE_SECONDS)
+        await super()._kill()
 
     async def _watch(self) -> None:
         """Kill a service whose task's own code does not return."""
