@@ -1,7 +1,7 @@
 """The optimisation notes: their form, the names of what they quote, that their code compiles, and that they are found.
 
-Code fences with the word `complete` compile on their own beside `task.h`; they are compiled here, not run. The task they
-are written for has the inputs `x` and `y` and the output `out`, matrices of float32 whose sizes vary.
+Code fences with the word `complete` compile on their own beside `task.h`; they are compiled here, not run. The task
+they are written for has the inputs `x` and `y` and the output `out`, matrices of float32 whose sizes vary.
 """
 
 from __future__ import annotations

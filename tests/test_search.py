@@ -17,7 +17,7 @@ HEADER = "#pragma once\n\n/// The arguments of one call.\nstruct Args {\n  const
 @pytest.fixture(scope="module")
 def notes() -> Index:
     index = Index()
-    index.add(Document(f"knowledge/{path.name}", path.read_text()) for path in sorted(NOTES.glob("*.md")))
+    index.add(Document(f"knowledge/{path.name}", path.read_text()) for path in sorted(NOTES.glob("cpu-*.md")))
     return index
 
 
