@@ -8,7 +8,20 @@ from typing import Annotated, Literal
 
 import typer
 
+from app import cli_models
 from app.exits import EXIT_CODES, guarded
+from app.options import (
+    Analyst,
+    BaseUrl,
+    Coder,
+    Config,
+    DialectOption,
+    Fallback,
+    MaxDollars,
+    MaxTokens,
+    Model,
+    Planner,
+)
 
 app = typer.Typer(
     name="warpsmith",
@@ -98,13 +111,16 @@ def optimize(
         typer.Option(metavar="PERCENT", help="End when within so many percent of the physical limit [5]; 0 never."),
     ] = None,
     parallel: Annotated[int, typer.Option(min=1, max=16, help="Hypotheses an iteration.")] = 1,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="SPEC", help="Model of all roles, as provider:model [builtin:autotune]."),
-    ] = None,
-    planner: Annotated[str | None, typer.Option(metavar="SPEC", help="Model of the planner.")] = None,
-    coder: Annotated[str | None, typer.Option(metavar="SPEC", help="Model of the coder.")] = None,
-    analyst: Annotated[str | None, typer.Option(metavar="SPEC", help="Model of the analyst.")] = None,
+    model: Model = None,
+    planner: Planner = None,
+    coder: Coder = None,
+    analyst: Analyst = None,
+    fallback: Fallback = None,
+    base_url: BaseUrl = None,
+    dialect: DialectOption = None,
+    max_dollars: MaxDollars = None,
+    max_tokens: MaxTokens = None,
+    config: Config = None,
     seed: Annotated[int, typer.Option(help="Seed of builtin:autotune's search.")] = 0,
     runs: RunsRoot = RUNS,
     settings: Settings = None,
@@ -114,6 +130,7 @@ def optimize(
 ) -> None:
     """Make a kernel faster until a budget ends, and write a report."""
     with guarded(debug, as_json):
+        from app.configuration import Asked
         from app.optimize import Request, optimize_task
 
         request = Request(
@@ -126,10 +143,18 @@ def optimize(
             patience=patience,
             near_limit=near_limit,
             parallel=parallel,
-            model=model,
-            planner=planner,
-            coder=coder,
-            analyst=analyst,
+            asked=Asked(
+                model=model,
+                planner=planner,
+                coder=coder,
+                analyst=analyst,
+                fallback=tuple(fallback or ()),
+                base_url=tuple(base_url or ()),
+                dialect=tuple(dialect or ()),
+                max_dollars=max_dollars,
+                max_tokens=max_tokens,
+                config=config,
+            ),
             seed=seed,
             runs=runs,
             executor=executor,
@@ -233,6 +258,9 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
         from app.doctor import examine
 
         sys.exit(examine(as_json))
+
+
+app.add_typer(cli_models.app, name="models")
 
 
 def run() -> None:

@@ -16,12 +16,11 @@ from agents.models.base import Dialect
 from agents.models.catalogue import Catalogue, Price
 from agents.models.connections import Connection, Connections
 from agents.models.spec import TAKES_REST_AS_IT_IS, parse_spec
-from agents.settings import DEFAULT_MODEL, Role
+from agents.settings import DEFAULT_MODEL, ROLES, Role
 from app.endpoints import Endpoints, endpoints_of
 from app.settings_file import ModelsTable, SettingsFile, describe, find_files, read_settings
 from tools.errors import WarpsmithError
 
-ROLES: tuple[Role, ...] = get_args(Role)
 DEFAULT = "default"
 """The source of what nobody set."""
 _VARIABLES = {
@@ -272,8 +271,9 @@ def _budgets(
 ) -> dict[str, Sourced[float | int | str]]:
     found: dict[str, Sourced[float | int | str]] = {}
     for name, said in (("max_dollars", asked.max_dollars), ("max_tokens", asked.max_tokens)):
+        flag = f"--{name.replace('_', '-')}"
         if said is not None:
-            found[name] = Sourced(said, f"--{name.replace('_', '-')}")
+            found[name] = Sourced(_amount(name, flag, str(said)), flag)
     for name, variable in BUDGET_VARIABLES.items():
         text = environ.get(variable, "").strip()
         if text and name not in found:
@@ -284,11 +284,11 @@ def _budgets(
     return found
 
 
-def _amount(name: str, variable: str, text: str) -> float | int:
+def _amount(name: str, source: str, text: str) -> float | int:
     try:
         value = int(text) if name == "max_tokens" else float(text)
     except ValueError:
         value = 0
     if not 0 < value < float("inf"):
-        raise WarpsmithError(f"{variable} is {text[:40]!r}, which is no amount above zero", "For instance: 5")
+        raise WarpsmithError(f"{source} is {text[:40]!r}, which is no amount above zero", "For instance: 5")
     return value

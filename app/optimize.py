@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import sys
@@ -17,7 +18,8 @@ from pydantic import JsonValue
 from rich.console import Console
 
 from agents.drive import Control, optimize
-from agents.settings import Budgets, Models, RunSettings
+from agents.settings import ROLES, Budgets, Models, RunSettings
+from app.configuration import Asked, Configuration, Sourced, configure, require_usable
 from app.exits import DONE, INTERRUPTED, REJECTED
 from app.inputs import kernel_at, seconds_of, task_at
 from app.live import Progress, progress_for
@@ -49,10 +51,8 @@ class Request:
     near_limit: float | None
     """Percent; 0 switches it off."""
     parallel: int
-    model: str | None
-    planner: str | None
-    coder: str | None
-    analyst: str | None
+    asked: Asked
+    """What is said about models and their budgets."""
     seed: int
     runs: Path
     executor: str
@@ -67,7 +67,9 @@ def optimize_task(request: Request, as_json: bool) -> int:
         kernel = kernel_at(request.start)
         task = task.model_copy(update={"start": task.start | {kernel.language: kernel}})
         request = replace(request, target=request.target or ("cuda" if kernel.language == "cuda" else "cpu"))
-    settings = run_settings(request)
+    configuration = configure(request.asked, os.environ, Path.cwd())
+    require_usable(configuration)
+    settings = run_settings(request, configuration)
     executor = executor_for(request.executor)
     run = RunFolder.create(request.runs, task.name, _config(request, task, settings))
     console = console_for(stderr=as_json)
@@ -80,29 +82,44 @@ def optimize_task(request: Request, as_json: bool) -> int:
     return _finish(run, console, as_json, stopped)
 
 
-def run_settings(request: Request) -> RunSettings:
+def run_settings(request: Request, configuration: Configuration) -> RunSettings:
     """The request as settings, each default in its own home. Raises WarpsmithError."""
-    budgets: dict[str, object] = {}
-    if request.iterations is not None:
-        budgets["iterations"] = request.iterations
-    if request.patience is not None:
-        budgets["patience"] = request.patience
+    return RunSettings(
+        language="cuda" if request.target == "cuda" else "cpp",
+        budgets=_budgets(request, configuration),
+        models=Models(
+            **{role: configuration.roles[role].model.value for role in ROLES},
+            fallback={role: choice.fallback.value for role, choice in configuration.roles.items()},
+        ),
+        parallel=request.parallel,
+        seed=request.seed,
+    )
+
+
+def _budgets(request: Request, configuration: Configuration) -> Budgets:
+    """What the command line says, over what the environment and the settings files say."""
+    said = {name: budget for name, budget in configuration.budgets.items()}
+    budgets: dict[str, object] = {
+        setting: said[name].value
+        for name, setting in (("max_dollars", "dollars"), ("max_tokens", "tokens"))
+        if name in said
+    }
+    for name, value in (("iterations", request.iterations), ("patience", request.patience)):
+        if value is not None:
+            budgets[name] = value
+        elif name in said:
+            budgets[name] = said[name].value
     if request.near_limit is not None:
         if not 0 <= request.near_limit < 100:
             raise WarpsmithError(f"--near-limit {request.near_limit:g} is not a percentage below 100")
         budgets["near_limit"] = request.near_limit / 100 or None
-    if request.wall_time is not None:
+    wall_time = Sourced(request.wall_time, "--wall-time") if request.wall_time is not None else said.get("wall_time")
+    if wall_time is not None:
         try:
-            budgets["wall_time"] = seconds_of(request.wall_time)
+            budgets["wall_time"] = seconds_of(str(wall_time.value))
         except ValueError as error:
-            raise WarpsmithError(f"--wall-time {error}", "Give a number with s, m, h or d.") from error
-    return RunSettings(
-        language="cuda" if request.target == "cuda" else "cpp",
-        budgets=Budgets.model_validate(budgets),
-        models=Models.choose(request.model, request.planner, request.coder, request.analyst),
-        parallel=request.parallel,
-        seed=request.seed,
-    )
+            raise WarpsmithError(f"{wall_time.source}: {error}", "Give a number with s, m, h or d.") from error
+    return Budgets.model_validate(budgets)
 
 
 async def _drive(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 _TIME_UNITS: tuple[tuple[float, str], ...] = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -63,6 +64,28 @@ def tally(counts: dict[str, int], order: Sequence[str] = ()) -> str:
     """Counts in words, largest first unless `order` is given: `4 wrong_result, 1 timeout`. Zeros are left out."""
     names = [name for name in order if counts.get(name)] or sorted(counts, key=lambda name: (-counts[name], name))
     return ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in names if counts[name])
+
+
+def count(number: int | None) -> str:
+    """A whole number with its thousands apart: `32,768`. None is `unknown`."""
+    return "unknown" if number is None else f"{number:,}"
+
+
+def tokens(number: int) -> str:
+    """A count of tokens in four places: `812`, `12.3k`, `1.05M`."""
+    for factor, unit in ((1_000_000, "M"), (1_000, "k")):
+        if number >= factor:
+            return f"{_digits(number / factor, 3)}{unit}"
+    return str(number)
+
+
+def money(dollars: float | None) -> str:
+    """US dollars, small sums to two significant digits: `$12.40`, `$0.0031`. None is `unknown`."""
+    if dollars is None:
+        return "unknown"
+    if dollars == 0 or abs(dollars) >= 0.1:
+        return f"${dollars:,.2f}"
+    return f"${dollars:.{1 - math.floor(math.log10(abs(dollars)))}f}"
 
 
 def figure(value: float) -> str:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.configuration import ROLES, Asked, Configuration, configure, fallbacks, require_usable
+from agents.settings import ROLES
+from app.configuration import Asked, Configuration, configure, fallbacks, require_usable
 from tools.errors import WarpsmithError
 
 LOCAL = '[endpoints.local]\nbase_url = "http://127.0.0.1:1/v1"\n'

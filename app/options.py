@@ -1,0 +1,60 @@
+"""Options that several commands share, about models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_BUILT_IN = "builtin:autotune"
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model", metavar="SPEC", help=f"Model of all roles, as provider:model or provider:model@effort [{_BUILT_IN}]."
+    ),
+]
+Planner = Annotated[str | None, typer.Option("--planner", metavar="SPEC", help="Model of the planner.")]
+Coder = Annotated[str | None, typer.Option("--coder", metavar="SPEC", help="Model of the coder.")]
+Analyst = Annotated[str | None, typer.Option("--analyst", metavar="SPEC", help="Model of the analyst.")]
+Fallback = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fallback",
+        metavar="[ROLE=]SPEC,SPEC",
+        help="Models that take over, in order, when one refuses, fails or has run out of quota; may be repeated. "
+        "`none` for no fallback.",
+    ),
+]
+BaseUrl = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--base-url",
+        metavar="[PROVIDER=]URL",
+        help="Address of a server: of openai-chat where it is used, else of the one provider in use; may be repeated.",
+    ),
+]
+DialectOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dialect",
+        metavar="[PROVIDER=]native|json|text",
+        help="How tools are spoken of with models that have no tool calls of their own.",
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="WARPSMITH_CONFIG",
+        help="Settings file [the nearest warpsmith.toml up to the repository's root].",
+    ),
+]
+MaxDollars = Annotated[
+    float | None, typer.Option("--max-dollars", metavar="USD", help="End when model calls have cost so much.")
+]
+MaxTokens = Annotated[
+    int | None, typer.Option("--max-tokens", metavar="N", help="End after so many tokens, in and out.")
+]
