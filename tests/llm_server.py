@@ -19,7 +19,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal
@@ -91,8 +91,8 @@ Script = Sequence[Reaction] | Callable[[Recorded], Reaction]
 
 
 class LlmServer:
-    """See the module. `requests`: all that came, in order. `reported`: the tokens of each stream that was sent to its
-    end (of a broken one nothing, although Messages tells its input first)."""
+    """See the module. `requests`: all that came, in order. `reported`: the tokens that each stream told of, also a
+    broken one: Messages tells its input first, the other two tell all at their end."""
 
     def __init__(self, script: Script = (), *, window: int = 64_000) -> None:
         self.faults: deque[Fault | None] = deque()
@@ -166,6 +166,7 @@ def _handler(server: LlmServer) -> type[BaseHTTPRequestHandler]:
 class _Handler(BaseHTTPRequestHandler):
     owner: LlmServer
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: a test's output is its own."""
@@ -224,6 +225,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._end(request.wire)
             return
         self._events(request, half)
+        tokens = fault.answer.tokens
+        if request.wire == "messages" and tokens is not None:
+            self.owner.reported.append(replace(tokens, output=1, reasoning=0))
         if fault.kind == "error_event":
             self._events(request, [error_event(request.wire, fault.type, fault.message, fault.code)])
         elif fault.kind == "malformed":
@@ -232,6 +236,7 @@ class _Handler(BaseHTTPRequestHandler):
             for data in ("42", "[]", '"text"', '{"type": 7, "choices": "none", "delta": []}', '{"choices": [null]}'):
                 self._chunk(_sse(half[-1][0], data))
             self._end(request.wire)
+            return
         elif fault.kind == "stall":
             self._wait_for_client(request)
         elif fault.kind == "disconnect":

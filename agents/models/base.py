@@ -65,7 +65,7 @@ class Usage(_Neutral):
 
     `input_tokens` is the whole prompt; `cached_tokens` (read from the cache) and `cache_write_tokens` are parts
     of it; `reasoning_tokens` are a part of `output_tokens`. `dollars` is None while nobody knows the price.
-    `estimated`: the server reported no tokens, so that they are an upper bound counted from the texts.
+    `estimated`: the server reported no tokens, so that these are a guess from the texts' lengths.
     """
 
     input_tokens: int = 0

@@ -6,6 +6,7 @@ the environment (flags and `warpsmith.toml` are the app's).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
@@ -13,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from agents.models.base import Dialect
 from agents.models.spec import UnknownModel
+
+_URL = re.compile(r"https?://[^\s/]+\S*\Z")
 
 Wire: TypeAlias = Literal["responses", "chat", "messages"]
 """A protocol. responses: OpenAI's Responses; chat: Chat Completions, which most servers speak; messages: Anthropic's
@@ -54,6 +57,11 @@ class Connection(BaseModel):
     output_field: Literal["max_tokens", "max_completion_tokens"] | None = None
     """`chat` only: what bounds the reply. None: `max_completion_tokens` at OpenAI, `max_tokens` at other servers."""
 
+    @property
+    def secret(self) -> str:
+        """The key itself; empty when there is none."""
+        return "" if self.key is None else self.key.get_secret_value()
+
 
 BUILT_IN: Mapping[str, Connection] = {
     "openai": Connection(wire="responses", key_env="OPENAI_API_KEY", url_env="OPENAI_BASE_URL", needs_key=True),
@@ -91,6 +99,11 @@ class Connections(BaseModel):
             raise UnknownModel(
                 f"`{provider}:` needs the address of a server",
                 "Pass --base-url, e.g. --base-url http://127.0.0.1:8000/v1.",
+            )
+        if connection.base_url is not None and not _URL.match(connection.base_url):
+            raise UnknownModel(
+                f"`{connection.base_url}`, where `{provider}:` is to be found, is no address",
+                "Write it in full, e.g. http://127.0.0.1:8000/v1.",
             )
         return connection
 

@@ -1,0 +1,39 @@
+"""The OpenAI SDK's client, which speaks both of its wires."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.models.connections import Connection
+from agents.models.shapes import count
+
+_WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length", "max_input_tokens")
+"""Under which names vLLM, OpenRouter and other servers tell a model's window; OpenAI tells none."""
+
+
+def open_client(connection: Connection) -> Any:
+    """A client for `connection`, its retries off. It reads no key from the environment."""
+    import httpx2
+    import openai
+
+    return openai.AsyncOpenAI(
+        api_key=connection.secret or "none",
+        base_url=connection.base_url or "https://api.openai.com/v1",
+        timeout=httpx2.Timeout(connection.timeout, connect=connection.connect_timeout),
+        max_retries=0,
+        default_headers=connection.headers,
+    )
+
+
+def sdk_errors() -> tuple[type[Exception], ...]:
+    """What the SDK and its HTTP client raise."""
+    import httpx2
+    import openai
+
+    return (openai.OpenAIError, httpx2.HTTPError, httpx2.StreamError)
+
+
+async def named_window(client: Any, model: str) -> int | None:
+    """Tokens of the model's window, where the server tells it."""
+    found = await client.models.retrieve(model)
+    return next((n for name in _WINDOWS if (n := count(getattr(found, name, None)))), None)

@@ -1,0 +1,39 @@
+"""What a server sent, read without trust: the SDKs hand over any JSON as if it had the right shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+Fields: TypeAlias = Mapping[str, object]
+
+
+def fields(value: object) -> Fields:
+    """`value` if it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(value: object) -> list[Fields]:
+    """The objects in `value` if it is a list."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def count(value: object) -> int:
+    """A number of tokens; 0 for what is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def index(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def clean(value: str) -> str:
+    """`value` with halves of surrogate pairs joined, or replaced where the other half is missing: nothing that can't be
+    encoded as UTF-8 is let in or out. A model's JSON may hold such halves as escapes."""
+    if value.isascii():
+        return value
+    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
