@@ -18,6 +18,8 @@ from agents.toolbox import Refused, Result, Tool
 from tools import tune as tuning
 from tools.records import Kernel, Profile, QuickResult
 
+from tools.machine_code import MOST_LINES, ListingRequest
+from tools.program import MAIN_FILE, MOST_SECONDS, Program, ProgramLanguage
 MAX_VARIANTS = 24
 
 
@@ -57,12 +59,35 @@ async def show(seat: Seat, *, attempt: Annotated[str, Field(description="e.g. `a
     return Result(value={name: part for name, part in value.items() if part is not None})
 
 
-async def compile(seat: Seat, *, candidate: Candidate) -> Result:
-    """Build a candidate without running it: whether it built, and errors and warnings by line. Costs about a second."""
+async def compile(
+    seat: Seat,
+    *,
+    candidate: Candidate,
+    listing: Annotated[
+        Literal["none", "asm", "sass", "ptx"],
+        Field(description="Machine code to show: `asm` of a CPU, `sass` or `ptx` of a GPU."),
+    ] = "none",
+    function: Annotated[
+        str | None, Field(description="Whose: a name or a word of it; all functions of the kernel when left out.")
+    ] = None,
+    around: Annotated[
+        str | None, Field(description="Only lines that match this (as grep -E), with 3 lines on both sides.")
+    ] = None,
+    lines: Annotated[int, Field(ge=1, le=MOST_LINES, description="The most lines to show, the first ones.")] = 120,
+) -> Result:
+    """Build a candidate without running it: whether it built, and errors and warnings by line. Costs about a second.
+
+    For a GPU also each kernel's registers, spills, shared memory and occupancy. With `listing` the machine code of a
+    function: look there whether loads are vectorised (`LDG.E.128`, `vmovups`), loops unrolled, registers spilled
+    (`STL`, `LDL`) or tensor cores used (`HGMMA`, `HMMA`). `around` picks lines out of long code: `LDG|STG`.
+    """
     kernel = build_kernel(candidate, seat)
     started = time.monotonic()
-    report = await seat.context.executor.build(seat.context.task, kernel)
+    report = await seat.context.executor.build(seat.context.task, kernel, asked)
     return Result(value=findings.of_build(report), device_seconds=time.monotonic() - started, kernel=kernel)
+    asked = None
+    if listing != "none":
+        asked = ListingRequest(form=listing, function=function or None, around=around or None, lines=lines)
 
 
 async def run(
@@ -111,6 +136,9 @@ async def profile(
 ) -> Result:
     """What the machine really does with an attempt's kernel: the bottleneck class with its evidence, counters, hot
     source lines, what the compiler vectorised and what not, and the position under the measured roofs. What could not
+    metrics: Annotated[
+        list[str], Field(max_length=40, description="Further counters of a GPU, by Nsight Compute's names.")
+    ] = [],  # noqa: B006 (pydantic copies it)
     be measured is listed in `missing`.
     """
     context = seat.context
@@ -121,10 +149,10 @@ async def profile(
     if workload is not None and workload not in known:
         raise Refused(f"there is no workload {workload}", f"There are: {', '.join(known)}.")
     stored = context.run.profile(attempt)
-    if stored is not None and workload in (None, stored["workload"]):
+    if stored is not None and not metrics and workload in (None, stored["workload"]):
         return Result(value=findings.of_profile(Profile.model_validate(stored)))
     started = time.monotonic()
-    found = await context.executor.profile(context.task, kernel, workload)
+    found = await context.executor.profile(context.task, kernel, workload, metrics)
     seconds = time.monotonic() - started
     context.run.add_profile(attempt, found.model_dump(mode="json"))
     context.journal.tell(
@@ -136,6 +164,31 @@ async def profile(
 async def search(
     seat: Seat,
     *,
+async def experiment(
+    seat: Seat,
+    *,
+    files: Annotated[
+        dict[str, str], Field(description="Path to text, with an `int main` in `main.cpp`, or `main.cu` for a GPU.")
+    ],
+    flags: Annotated[list[str], Field(description="Further compiler flags.")] = [],  # noqa: B006 (pydantic copies it)
+    seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS, description="When to end it.")] = 10.0,
+) -> Result:
+    """Build and run a small program of your own on the device: a micro-benchmark, an ablation, a question to the
+    hardware.
+
+    It runs alone on the device, confined like a kernel: no files, no network, no other processes, no arguments, a few
+    seconds. Print what you want to know; 12 KB of stdout and 4 KB of stderr come back. `task.h` can be included.
+    Nothing it prints counts as a measurement of a kernel: only `run` decides what is faster.
+    """
+    language: ProgramLanguage = "cpp" if seat.context.settings.language == "cpp" else "cuda"
+    if MAIN_FILE[language] not in files:
+        raise Refused(f"the program has no {MAIN_FILE[language]}", "Pass it in `files`, with an `int main`.")
+    program = Program(language=language, files=files, flags=tuple(flags), seconds=seconds)
+    started = time.monotonic()
+    found = await seat.context.executor.experiment(seat.context.task, program)
+    return Result(value=findings.of_experiment(found), device_seconds=time.monotonic() - started)
+
+
     query: Annotated[str, Field(min_length=2, description="Words or identifiers; not a question.")],
     limit: Annotated[int, Field(ge=1, le=20)] = 6,
 ) -> Result:
@@ -195,5 +248,5 @@ def _fastest(kernels: list[Kernel], results: list[QuickResult]) -> Kernel:
 TOOLS: dict[Role, tuple[Tool, ...]] = {
     "planner": (Tool(propose, ends_turn=True), Tool(show), Tool(search)),
     "coder": (Tool(compile), Tool(run), Tool(profile), Tool(search), Tool(tune), Tool(show)),
-    "analyst": (Tool(profile), Tool(search), Tool(show), Tool(diagnose, ends_turn=True)),
+    "analyst": (Tool(profile), Tool(experiment), Tool(search), Tool(show), Tool(diagnose, ends_turn=True)),
 }

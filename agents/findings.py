@@ -6,6 +6,7 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from agents.attempts import Judged
+from tools.program import Experiment
 from tools.records import BuildReport, DeviceCode, Diagnostic, Profile, QuickResult, Rejected, StageReport, Verdict
 
 STREAM_TAIL = 2000
@@ -60,6 +61,18 @@ def of_build(report: BuildReport) -> dict[str, JsonValue]:
         found["output"] = report.output[-STREAM_TAIL:]
     if report.device is not None:
         found["device"] = _device(report.device)
+    if report.listing is not None:
+        found["listing"] = report.listing.model_dump(mode="json", exclude_none=True)
+    return found
+
+
+def of_experiment(experiment: Experiment) -> dict[str, JsonValue]:
+    """What a program printed stands under `stdout` and `stderr` alone, whatever it looks like."""
+    found: dict[str, JsonValue] = experiment.model_dump(
+        mode="json", exclude={"program", "diagnostics"}, exclude_defaults=True
+    )
+    if experiment.diagnostics:
+        found["diagnostics"] = _diagnostics(experiment.diagnostics)
     return found
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from tools.machine_code import ListingRequest
+from tools.program import Experiment, Program
 from tools.records import (
     Accepted,
     BuildReport,
@@ -83,7 +85,7 @@ class StubExecutor:
             sandbox="none",
         )
 
-    async def build(self, task: TaskSource, kernel: Kernel) -> BuildReport:
+    async def build(self, task: TaskSource, kernel: Kernel, listing: ListingRequest | None = None) -> BuildReport:
         return BuildReport(kernel=kernel.id, built=True, seconds=0.0, command=("g++",))
 
     async def evaluate(
@@ -130,7 +132,9 @@ class StubExecutor:
                 results.append(QuickResult(kernel=kernel.id, status="timed", seconds=seconds))
         return results
 
-    async def profile(self, task: TaskSource, kernel: Kernel, workload: str | None = None) -> Profile:
+    async def profile(
+        self, task: TaskSource, kernel: Kernel, workload: str | None = None, metrics: Sequence[str] = ()
+    ) -> Profile:
         self.profiled.append(kernel.id)
         return Profile(
             kernel=kernel.id,
@@ -140,6 +144,9 @@ class StubExecutor:
             metrics=(Metric(name="seconds", value=0.5, unit="s", source="clock"),),
             roofline=Roofline(bytes=8192.0, seconds=0.5, peak_bandwidth=1e10),
         )
+
+    async def experiment(self, task: TaskSource, program: Program) -> Experiment:
+        return Experiment(program=program.id, status="ended", exit_code=0, seconds=0.1)
 
     async def close(self) -> None:
         return None

@@ -100,8 +100,8 @@ def test_each_role_has_the_tools_that_it_is_told_of() -> None:
     names = {role: {tool.name for tool in tools} for role, tools in TOOLS.items()}
     assert names == {
         "planner": {"propose", "show", "search"},
-        "coder": {"compile", "run", "profile", "search", "tune", "show"},
-        "analyst": {"profile", "search", "show", "diagnose"},
+        "coder": {"compile", "run", "profile", "search", "tune", "experiment", "show"},
+        "analyst": {"profile", "experiment", "search", "show", "diagnose"},
     }
     for tool in {tool for tools in TOOLS.values() for tool in tools}:
         assert len(tool.spec.description) > 80

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -12,7 +13,9 @@ from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.canary import CpuYardstick
 from tools.clock import Allowance
 from tools.contract import Signature
+from tools.experiment import run_confined
 from tools.hardware import Hardware, hardware, instruments, measure_hardware, remember
+from tools.process import Completed
 from tools.records import Kernel
 from tools.runner import Failed
 from tools.sandbox import Sandbox, detect
@@ -90,6 +93,9 @@ class CpuDevice:
                 runner.call_unclocked(judge.content.fresh(workload, distribution))
                 done.append(f"{judge.names[workload]}/{distribution}")
         evidence.details["checked"] = done
+
+    def run_program(self, program: Path, seconds: float) -> Completed:
+        return run_confined(self.sandbox, program, seconds, {})
 
     def yardstick(self) -> CpuYardstick:
         return CpuYardstick(self.target, self.sandbox)

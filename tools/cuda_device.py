@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import secrets
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -19,12 +20,14 @@ from tools.clock import Allowance
 from tools.contract import Signature
 from tools.cuda_canary import CudaYardstick
 from tools.cuda_memory import call
-from tools.cuda_process import CudaWorker, Host
+from tools.cuda_process import CudaWorker, Host, device_files, driver_environment, wait_until_left
 from tools.cuda_sanitizer import OPTIONS, encode_plan, sanitize
 from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
+from tools.experiment import run_confined
 from tools.hardware import Hardware
 from tools.nvml import Monitor
+from tools.process import Completed, is_running
 from tools.records import Kernel
 from tools.runner import Failed
 from tools.sandbox import Sandbox, detect
@@ -160,6 +163,14 @@ class CudaDevice:
             else:
                 done.append(told)
         evidence.details.update({"checked": done, **({"could_not_check": missing} if missing else {})})
+
+    def run_program(self, program: Path, seconds: float) -> Completed:
+        here = self.monitor.processes() if self.monitor is not None else None
+        environment = driver_environment(self.uuid)
+        ran = run_confined(self.sandbox, program, seconds, environment, device_files())
+        if self.monitor is not None and here is not None:
+            wait_until_left(self.monitor, lambda computing: all(pid in here or is_running(pid) for pid in computing))
+        return ran
 
     def yardstick(self) -> CudaYardstick:
         with device_lock(self.lock):

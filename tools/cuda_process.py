@@ -6,7 +6,7 @@ import json
 import os
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,16 @@ class Host:
     instruments: Path
     sandbox: Sandbox
     monitor: Monitor | None
+
+
+def wait_until_left(monitor: Monitor, left: Callable[[frozenset[int]], bool]) -> None:
+    """Return when the processes that compute on the device are as `left` wants them. InfrastructureError when the
+    device does not let go of one that has ended."""
+    deadline = time.monotonic() + _GONE_SECONDS
+    while (computing := monitor.processes()) is not None and not left(computing):
+        if time.monotonic() > deadline:
+            raise InfrastructureError("the device still holds the memory of a process that has ended")
+        time.sleep(0.005)
 
 
 def device_files() -> tuple[Path, ...]:
@@ -74,12 +84,8 @@ class CudaWorker(Worker):
         """Kill it; returns when its processes are gone and the device holds nothing of theirs."""
         pid, self.pid = self.pid, 0
         super().close()
-        monitor = self._host.monitor
-        deadline = time.monotonic() + _GONE_SECONDS
-        while pid and monitor is not None and pid in (monitor.processes() or ()):
-            if time.monotonic() > deadline:
-                raise InfrastructureError("the device still holds the memory of a worker that has ended")
-            time.sleep(0.005)
+        if pid and self._host.monitor is not None:
+            wait_until_left(self._host.monitor, lambda computing: pid not in computing)
 
     def _make_outputs(self) -> tuple[OutputBuffers, ...]:
         made: list[OutputBuffers] = []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.clock import Allowance
 from tools.contract import Signature
 from tools.hardware import Hardware
+from tools.process import Completed
 from tools.records import Kernel
 from tools.sandbox import Sandbox
 from tools.stages import Evidence
@@ -97,6 +99,11 @@ class Device(Protocol):
 
     def memory_safe(self, judge: Judge, kernel: Kernel, build: Build, evidence: Evidence) -> None:
         """Run the kernel under the device's sanitizers. Raises Failed, WorkerFailed and InfrastructureError."""
+        ...
+
+    def run_program(self, program: Path, seconds: float) -> Completed:
+        """Run a program of the model's own, confined like a worker, and end it after `seconds`; the caller holds the
+        device. InfrastructureError when the device is not free again afterwards."""
         ...
 
     def yardstick(self) -> Yardstick:

@@ -17,6 +17,8 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from tools.errors import InfrastructureError, WarpsmithError
 from tools.job_process import JobProcess, ProcessEnded, Progress
+from tools.machine_code import ListingRequest
+from tools.program import Experiment, Program
 from tools.protocol import SILENCE_SECONDS, Job, Operation
 from tools.records import BuildReport, Kernel, Profile, QuickResult, TargetName, TaskFacts, Verdict
 from tools.service_process import ServiceProcess
@@ -32,6 +34,7 @@ _BUILD = TypeAdapter(BuildReport)
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 _QUICK: TypeAdapter[list[QuickResult]] = TypeAdapter(list[QuickResult])
 _PROFILE = TypeAdapter(Profile)
+_EXPERIMENT = TypeAdapter(Experiment)
 
 
 class Executor(Protocol):
@@ -43,8 +46,9 @@ class Executor(Protocol):
         """Load, audit and time the task's baseline; later calls with the same task return at once."""
         ...
 
-    async def build(self, task: TaskSource, kernel: Kernel) -> BuildReport:
-        """Compile only. A compile error is a report with `built=False`, not an exception."""
+    async def build(self, task: TaskSource, kernel: Kernel, listing: ListingRequest | None = None) -> BuildReport:
+        """Compile only. A compile error is a report with `built=False`, not an exception. With `listing` the report
+        of a kernel that was built has that machine code."""
         ...
 
     async def evaluate(
@@ -60,8 +64,16 @@ class Executor(Protocol):
         """Light correctness and a short timing of every kernel, in the order given."""
         ...
 
-    async def profile(self, task: TaskSource, kernel: Kernel, workload: str | None = None) -> Profile:
-        """What the machine really does with the kernel on one workload (the heaviest when None)."""
+    async def profile(
+        self, task: TaskSource, kernel: Kernel, workload: str | None = None, metrics: Sequence[str] = ()
+    ) -> Profile:
+        """What the machine really does with the kernel on one workload (the heaviest when None). `metrics` are further
+        counters of a GPU, by the names of its profiler."""
+        ...
+
+    async def experiment(self, task: TaskSource, program: Program) -> Experiment:
+        """Build and run a program that answers a question to the hardware, with the device to itself. What it prints
+        is its own claim."""
         ...
 
     async def close(self) -> None:
@@ -101,8 +113,8 @@ class ProcessExecutor:
     async def open(self, task: TaskSource, target: TargetName = "cpu") -> TaskFacts:
         return _read(_FACTS, await self.call("open", task, target=target))
 
-    async def build(self, task: TaskSource, kernel: Kernel) -> BuildReport:
-        return _about(kernel, _read(_BUILD, await self.call("build", task, kernel=kernel)))
+    async def build(self, task: TaskSource, kernel: Kernel, listing: ListingRequest | None = None) -> BuildReport:
+        return _about(kernel, _read(_BUILD, await self.call("build", task, kernel=kernel, listing=listing)))
 
     async def evaluate(
         self, task: TaskSource, kernel: Kernel, incumbent: Kernel | None = None, *, final: bool = False
@@ -119,9 +131,20 @@ class ProcessExecutor:
             raise InfrastructureError(f"the judge answered for {len(results)} kernels instead of {len(kernels)}")
         return [_about(kernel, result) for kernel, result in zip(kernels, results, strict=True)]
 
-    async def profile(self, task: TaskSource, kernel: Kernel, workload: str | None = None) -> Profile:
-        answer = await self.call("profile", task, kernel=kernel, workload=workload)
+    async def profile(
+        self, task: TaskSource, kernel: Kernel, workload: str | None = None, metrics: Sequence[str] = ()
+    ) -> Profile:
+        further = tuple(metrics) or None
+        answer = await self.call("profile", task, kernel=kernel, workload=workload, metrics=further)
         return _about(kernel, _read(_PROFILE, answer))
+
+    async def experiment(self, task: TaskSource, program: Program) -> Experiment:
+        found = _read(_EXPERIMENT, await self.call("experiment", task, program=program))
+        if found.program != program.id:
+            raise InfrastructureError(
+                f"an answer of the judge is about program {found.program} instead of {program.id}"
+            )
+        return found
 
     async def call(
         self, op: Operation, task: TaskSource, *, on_progress: Progress | None = None, **fields: object

@@ -28,6 +28,7 @@ from pydantic import JsonValue
 from tools.errors import WarpsmithError
 from tools.executor import LocalExecutor
 from tools.protocol import (
+    FEATURES,
     HEARTBEAT_SECONDS,
     VERSION,
     Job,
@@ -140,7 +141,12 @@ class Worker:
         seconds = float(wanted) if isinstance(wanted, int | float) and wanted > 0 else HEARTBEAT_SECONDS
         if self._beat is None:
             self._beat = asyncio.create_task(self._show_life(min(seconds, HEARTBEAT_SECONDS)))
-        here: JsonValue = {"versions": [VERSION], "host": socket.gethostname(), "process": os.getpid()}
+        here: JsonValue = {
+            "versions": [VERSION],
+            "features": list(FEATURES),
+            "host": socket.gethostname(),
+            "process": os.getpid(),
+        }
         self._answer(answered(message.get("id"), here))
 
     def _cancel(self, message: dict[str, Any]) -> None:

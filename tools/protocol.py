@@ -12,17 +12,21 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithError
+from tools.machine_code import ListingRequest
+from tools.program import Program
 from tools.records import Kernel, Record, TargetName
 from tools.task import TaskSource
 
 VERSION: Final = 1
-"""Of the lines. A field more, less or with another meaning is another version."""
+"""Of the lines. A field or an operation less, or with another meaning, is another version."""
+FEATURES: Final = ("experiment", "listing", "metrics")
+"""What version 1 has gained: a worker names them in its answer to a greeting, and is asked for no other."""
 HEARTBEAT_SECONDS = 5.0
 """A worker that has jobs says so at least this often."""
 SILENCE_SECONDS = 60.0
 """A worker that has jobs and says nothing for this long is lost."""
 
-Operation: TypeAlias = Literal["open", "build", "evaluate", "quick", "profile"]
+Operation: TypeAlias = Literal["open", "build", "evaluate", "quick", "profile", "experiment"]
 
 _NEEDS: dict[Operation, str | None] = {
     "open": None,
@@ -30,6 +34,7 @@ _NEEDS: dict[Operation, str | None] = {
     "evaluate": "kernel",
     "quick": "kernels",
     "profile": "kernel",
+    "experiment": "program",
 }
 
 
@@ -58,6 +63,9 @@ class Job(Record):
     incumbent: Kernel | None = None
     final: bool = False
     workload: str | None = None
+    listing: ListingRequest | None = None
+    metrics: tuple[str, ...] | None = None
+    program: Program | None = None
 
     @model_validator(mode="after")
     def _operation_needs_its_kernel(self) -> Job:
@@ -65,6 +73,16 @@ class Job(Record):
         if needed is not None and getattr(self, needed) is None:
             raise ValueError(f"a job that is to {self.op} needs `{needed}`")
         return self
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What of `FEATURES` a worker needs for it."""
+        used = {
+            "listing": self.listing is not None,
+            "metrics": bool(self.metrics),
+            "experiment": self.op == "experiment",
+        }
+        return frozenset(name for name, is_used in used.items() if is_used)
 
     def message(self) -> dict[str, JsonValue]:
         """As it is sent."""

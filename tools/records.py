@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from tools.counters import Counters
+from tools.machine_code import Listing
 
 Language: TypeAlias = Literal["cpp", "cuda", "torch"]
 TargetName: TypeAlias = Literal["cpu", "cuda"]
@@ -137,11 +138,15 @@ class BuildReport(Record):
     device: DeviceCode | None = None
     """Present when a kernel for a device was built."""
 
+    listing: Listing | None = None
+    """Present when machine code was asked for and the kernel was built."""
     @model_validator(mode="after")
     def _built_decides_fields(self) -> BuildReport:
         if not self.built and (self.device is not None or all(d.severity != "error" for d in self.diagnostics)):
             raise ValueError("a failed build has an error and no device code")
         return self
+        if not self.built and self.listing is not None:
+            raise ValueError("a failed build has no machine code to list")
 
 
 class StageReport(Record):

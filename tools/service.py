@@ -1,6 +1,6 @@
 """The judge's process: reads requests as JSON lines on stdin and answers them on stdout, one job at a time.
 
-request  {"v": 1, "id": "7", "op": "open" | "build" | "evaluate" | "quick" | "profile", "task": {TaskSource}, ...}
+request  {"v": 1, "id": "7", "op": "open" (or another Operation of tools.protocol), "task": {TaskSource}, ...}
          {"v": 1, "id": "7", "op": "cancel"} takes back a request that has not begun
          "target": "cpu" | "cuda" is optional: a request with a kernel means the target of the kernel's language
 answer   {"v": 1, "id": "7", "ok": true, "result": ...}
@@ -38,6 +38,7 @@ from tools.judge import Judge, open_task
 from tools.process import descendants, is_running
 from tools.protocol import VERSION
 from tools.records import Kernel, TargetName
+from tools.program import Program
 from tools.targets.cuda import CudaTarget
 from tools.targets.cuda_toolkit import find_devices
 from tools.task import TaskSource
@@ -65,10 +66,11 @@ class Service:
         job = str(request["id"])
         operations: dict[str, Callable[[AnyJudge, Request], JsonValue]] = {
             "open": lambda judge, _: _plain(_with_device(judge).facts),
-            "build": lambda judge, asked: _plain(judge.build(_kernel(asked["kernel"]))),
+            "build": _build,
             "evaluate": _evaluate,
             "quick": _quick,
             "profile": _profile,
+            "experiment": _experiment,
         }
         try:
             judge = self._judge(TaskSource.model_validate(request["task"]), _target(request), job)
@@ -117,7 +119,10 @@ def _target(request: Request) -> TargetName:
     if "target" in request:
         return TypeAdapter[TargetName](TargetName).validate_python(request["target"])
     kernels = [request["kernel"]] if "kernel" in request else request.get("kernels", [])
-    return "cuda" if any(_kernel(kernel).language != "cpp" for kernel in kernels) else "cpu"
+    languages = [_kernel(kernel).language for kernel in kernels]
+    if "program" in request:
+        languages.append(_program(request["program"]).language)
+    return "cuda" if any(language != "cpp" for language in languages) else "cpu"
 
 
 def _open(source: TaskSource, target: TargetName, progress: Callable[[str], None]) -> AnyJudge:
@@ -143,6 +148,20 @@ def _with_device(judge: AnyJudge) -> Judge:
     return judge
 
 
+def _build(judge: AnyJudge, request: Request) -> JsonValue:
+    kernel = _kernel(request["kernel"])
+    report = judge.build(kernel)
+    if "listing" not in request or not report.built:
+        return _plain(report)
+    asked = ListingRequest.model_validate(request["listing"])
+    text = judge.target.listing(judge.build_variant(kernel, "release"), asked.function, asked.form)
+    return _plain(report.model_copy(update={"listing": cut(text, asked)}))
+
+
+def _experiment(judge: AnyJudge, request: Request) -> JsonValue:
+    return _plain(run_experiment(judge, _program(request["program"])))
+
+
 def _evaluate(judge: AnyJudge, request: Request) -> JsonValue:
     if isinstance(judge, DevicelessJudge):
         return _plain(judge.evaluate(_kernel(request["kernel"])))
@@ -162,12 +181,20 @@ def _quick(judge: AnyJudge, request: Request) -> JsonValue:
 def _profile(judge: AnyJudge, request: Request) -> JsonValue:
     from tools.profilers import cpu, cuda
 
-    profile_kernel = cuda.profile_kernel if judge.target.name == "cuda" else cpu.profile_kernel
-    return _plain(profile_kernel(_with_device(judge), _kernel(request["kernel"]), request.get("workload")))
+    kernel, workload, metrics = _kernel(request["kernel"]), request.get("workload"), tuple(request.get("metrics") or ())
+    if judge.target.name == "cuda":
+        return _plain(cuda.profile_kernel(_with_device(judge), kernel, workload, metrics))
+    if metrics:
+        raise KernelError(f"the CPU's profiler takes no further metrics, as {metrics[0]}", "Leave them out.")
+    return _plain(cpu.profile_kernel(_with_device(judge), kernel, workload))
 
 
 def _kernel(value: object) -> Kernel:
     return Kernel.model_validate(value)
+
+
+def _program(value: object) -> Program:
+    return Program.model_validate(value)
 
 
 def _plain(record: BaseModel) -> JsonValue:

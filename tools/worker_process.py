@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from tools.errors import InfrastructureError
-from tools.job_process import JobProcess, ProcessEnded, spawn
-from tools.protocol import SILENCE_SECONDS, VERSION, ProtocolFault
+from tools.job_process import JobProcess, ProcessEnded, Progress, spawn
+from tools.protocol import SILENCE_SECONDS, VERSION, Job, ProtocolFault
 
 GREETING_SECONDS = 300.0
 """How long a command may take to reach its worker: a queue or an image to be pulled included."""
@@ -34,6 +34,7 @@ class WorkerProcess(JobProcess):
         self._command = command
         self._silence = silence
         self._greeted = False
+        self._features: frozenset[str] = frozenset()
         super().__init__(process)
 
     @classmethod
@@ -48,7 +49,7 @@ class WorkerProcess(JobProcess):
         worker = cls(await spawn(argv, None, f"`{command}`"), command, silence)
         hello: dict[str, JsonValue] = {"v": VERSION, "id": HELLO, "op": HELLO, "heartbeat": silence / 6}
         try:
-            await asyncio.wait_for(worker._exchange(HELLO, hello, lambda _: None), patience)
+            here = await asyncio.wait_for(worker._exchange(HELLO, hello, lambda _: None), patience)
         except TimeoutError:
             await asyncio.shield(worker.end())
             raise worker._error(
@@ -58,7 +59,15 @@ class WorkerProcess(JobProcess):
             await asyncio.shield(worker.end())
             raise
         worker._greeted = True
+        told = here.get("features") if isinstance(here, dict) else None
+        worker._features = frozenset(map(str, told)) if isinstance(told, list) else frozenset()
         return worker
+
+    async def ask(self, job: Job, on_progress: Progress) -> JsonValue:
+        """See `JobProcess`. InfrastructureError for what this worker does not know yet."""
+        if lacking := sorted(job.features - self._features):
+            raise self._error(f"is older and knows no {lacking[0]}", "Put the same warpsmith on both machines.")
+        return await super().ask(job, on_progress)
 
     async def _take_back(self, job: str) -> None:
         """Have the worker end the job and say so; one that does not is given up with all its jobs."""

@@ -22,7 +22,7 @@ EXPLAINS: Final = 0.5
 """A roof reached by this share is the bottleneck."""
 
 
-def profile_kernel(judge: Judge, kernel: Kernel, workload: str | None = None) -> Profile:
+def profile_kernel(judge: Judge, kernel: Kernel, workload: str | None = None, metrics: tuple[str, ...] = ()) -> Profile:
     """Profile `kernel` on `workload` (a name; the heaviest when None). KernelError when there is no such workload, or
     the kernel does not build or does not run."""
     facts, index = workload_facts(judge.facts.workloads, workload)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
+from tools.machine_code import Form
 from tools.records import BuildReport, Kernel, Language, Reason, Record, TargetName
 
 Variant: TypeAlias = Literal["release", "asan", "profile", "simulate"]
@@ -51,6 +52,13 @@ class Target(Protocol):
 
         `libraries` are names of shared libraries that the task allows beyond the standard ones, as "openblas".
         KernelError when its files, flags or defines are not allowed; InfrastructureError when there is no compiler.
+        """
+        ...
+
+    def listing(self, build: Build, function: str | None, form: Form) -> str:
+        """The machine code of a build that worked: of one function, or of all that the kernel brings when None.
+
+        KernelError when the build, the target or this machine has none of that kind.
         """
         ...
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from tools.cache import stored
 from tools.errors import InfrastructureError, KernelError
 from tools.process import Completed, run_command
+from tools.program import Program
 from tools.records import BuildReport, DeviceCode, Diagnostic, Kernel, Reason
 from tools.sandbox import REFUSED, Confinement, detect
 from tools.targets.base import Build
@@ -51,8 +52,9 @@ class Workplace:
     memory: int
     """Bytes of address space of one process."""
 
-    def run(self, command: Sequence[str], output: int = OUTPUT) -> Completed:
-        """Run a tool of the compiler with nothing else in reach. InfrastructureError when the sandbox fails."""
+    def run(self, command: Sequence[str], output: int = OUTPUT, *, proc: bool = False) -> Completed:
+        """Run a tool of the compiler with nothing else in reach, but for `proc` where it looks for its own place there.
+        InfrastructureError when the sandbox fails."""
         policy = Confinement(
             read_only=self.readable,
             writable=(self.folder,),
@@ -60,6 +62,7 @@ class Workplace:
             file_size=_FILE_SIZE,
             cpu_seconds=int(2 * self.seconds),
             allow_fork=True,
+            proc=proc,
         )
         result = run_command(
             detect().wrap(command, policy),
@@ -82,7 +85,10 @@ class Workplace:
 
 
 def check_settings(
-    kernel: Kernel, libraries: Sequence[str], allowed_flag: Callable[[str], bool], reserved: Sequence[str] = ()
+    kernel: Kernel | Program,
+    libraries: Sequence[str],
+    allowed_flag: Callable[[str], bool],
+    reserved: Sequence[str] = (),
 ) -> None:
     """KernelError when the kernel's paths, flags or defines, or the libraries' names, are not allowed."""
     for path in kernel.files:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from tools.errors import KernelError
+from tools.machine_code import Form
 from tools.records import Diagnostic, Kernel, Language, TargetName
 from tools.targets.base import Build, FlagGroup, Variant
 from tools.targets.building import (
@@ -28,6 +29,7 @@ from tools.targets.building import (
     kept_build,
 )
 from tools.targets.cpu_flags import allowed_flag, tunable_flags
+from tools.targets.disassembly import disassembly
 from tools.toolchain import Compiler, find_compiler
 
 COMPILE_SECONDS = 60.0
@@ -82,6 +84,12 @@ class CpuTarget:
         files = {**kernel.files, HEADER: header}
         return kept_build(identity, files, lambda folder: _build(folder, kernel, variant, libraries, compiler))
 
+    def listing(self, build: Build, function: str | None, form: Form) -> str:
+        """See `Target`: assembly in Intel's syntax."""
+        if build.library is None:
+            raise KernelError("a kernel that does not build has no machine code", "Build it first.")
+        return disassembly(workplace(build.library.parent), function, form)
+
     def may_map(self, library: str, libraries: Sequence[str] = ()) -> bool:
         """See `Target`. A library that the task allows brings others with it, so then nothing is strange."""
         return bool(libraries) or STANDARD_LIBRARIES.fullmatch(library) is not None
@@ -103,24 +111,27 @@ def _build(folder: Path, kernel: Kernel, variant: Variant, libraries: Sequence[s
         f"../{LIBRARY}",
         *(f"-l{library}" for library in libraries),
     )
-    workplace = Workplace(folder, compiler.folders, _path(compiler), COMPILE_SECONDS, _MEMORY)
-    result = workplace.run(command, output=_REPORT if variant == "profile" else OUTPUT)
+    place = workplace(folder)
+    result = place.run(command, output=_REPORT if variant == "profile" else OUTPUT)
     shown = tuple(word for word in command if not word.startswith("-ffile-prefix-map"))
     diagnostics = read_diagnostics(result.stderr)
-    limit = workplace.limit_met(result)
+    limit = place.limit_met(result)
     if limit is not None:
         message = f"the compiler needed more than {limit}"
         raise CutShort(failed(kernel, shown, diagnostics, "compile_error", message=message, result=result))
     if not result.ok:
         return failed(kernel, shown, diagnostics, "compile_error", result=result)
-    fault = inspect(workplace, lambda needed: _may_need(needed, libraries), _SIGNATURE)
+    fault = inspect(place, lambda needed: _may_need(needed, libraries), _SIGNATURE)
     if fault is not None:
         return failed(kernel, shown, diagnostics, fault[0], message=fault[1], result=result)
     return built(kernel, shown, result, diagnostics)
 
 
-def _path(compiler: Compiler) -> str:
-    return f"{compiler.path.parent}:/usr/bin:/bin"
+def workplace(folder: Path) -> Workplace:
+    """A place that may write `folder` and run the compiler."""
+    compiler = find_compiler()
+    path = f"{compiler.path.parent}:/usr/bin:/bin"
+    return Workplace(folder, compiler.folders, path, COMPILE_SECONDS, _MEMORY)
 
 
 def _may_need(library: str, libraries: Sequence[str]) -> bool:

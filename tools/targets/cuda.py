@@ -9,9 +9,10 @@ import functools
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from tools.errors import InfrastructureError, KernelError
+from tools.machine_code import Form
 from tools.process import Completed
 from tools.records import DeviceCode, DeviceFunction, Diagnostic, Kernel, Language, TargetName
 from tools.targets.base import Build, FlagGroup, Variant
@@ -26,24 +27,20 @@ from tools.targets.building import (
     failed,
     inspect,
     kept_build,
-    last_line,
 )
 from tools.targets.cuda_flags import TUNABLE, allowed_flag
+from tools.targets.cuda_listing import KEPT, listing
 from tools.targets.cuda_messages import read_messages_of_nvcc
-from tools.targets.cuda_toolkit import Toolkit, chosen_architecture, find_toolkit
+from tools.targets.cuda_toolkit import chosen_architecture, find_toolkit
+from tools.targets.cuda_workplace import driver_library, nvcc, workplace
 from tools.targets.foresee import foreseen_faults
 from tools.targets.occupancy import occupancy_by_size
-from tools.targets.ptxas import Use, function_text, launch_bounds, read_report
-from tools.toolchain import Compiler, find_compiler
+from tools.targets.ptxas import Use, launch_bounds, read_report
+from tools.toolchain import find_compiler
 
-Listing: TypeAlias = Literal["ptx", "sass"]
-
-COMPILE_SECONDS = 120.0
 LIBRARIES: Final = ("cublasLt", "cublas", "cudnn", "cufft", "curand", "cusparse", "cusolver")
 """Libraries for the device that a task may allow; their functions begin with their names. Others are for the CPU."""
 _FORMAT = "1"  # of the cached folders; raise it when their content changes
-_MEMORY = 16 << 30  # bytes of address space of one compiler process
-_KEPT = "kept"
 _SIGNATURE = "const task::Args&, void*, task::Stream"
 _FIXED = ("-O3", "-lineinfo", "-shared", "-Xcompiler=-fPIC", "-Xptxas=-v", "-I.")
 _LINKED = ("-Xlinker=-z,defs", "-Xlinker=--as-needed")
@@ -52,7 +49,6 @@ _MAPPED = re.compile(r"(libcuda|libcudart|libcudadebugger|libnvidia-[\w-]+)\.so(
 _UNDEFINED = re.compile(r"undefined reference to `(\w+)'")
 _MANGLED = re.compile(r"\b_Z[\w$]+")
 _ABSENT = re.compile(r"cannot find -l(\w+)")
-_LISTED = 1 << 20  # bytes of a listing
 
 
 class CudaTarget:
@@ -86,7 +82,7 @@ class CudaTarget:
             "host_compiler": find_compiler().version,
             "path": str(toolkit.nvcc),
             "architecture": self.architecture,
-            "flags": " ".join((_standard(toolkit, find_compiler()), *self._generation(), *_FIXED)),
+            "flags": " ".join((*nvcc(self.architecture)[3:], *_FIXED)),
         }
 
     def compile_kernel(
@@ -114,32 +110,9 @@ class CudaTarget:
         """See `Target`. A library that the task allows brings others with it, so then nothing is strange."""
         return bool(libraries) or any(each.fullmatch(library) for each in (STANDARD_LIBRARIES, _MAPPED))
 
-    def listing(self, build: Build, function: str, form: Listing) -> str:
-        """The PTX or the SASS of one function of a build that worked, by its symbol, its name or the start of its name.
-
-        KernelError when there is no such function or no such build; InfrastructureError when the toolkit lacks
-        cuobjdump, which SASS needs.
-        """
-        device = build.report.device
-        if build.library is None or device is None:
-            raise KernelError("a kernel that does not build has no machine code", "Build it first.")
-        symbol = _symbol(device, function)
-        folder = build.library.parent
-        if form == "ptx":
-            texts = [function_text(path.read_text(), symbol) for path in sorted((folder / _KEPT).glob("*.ptx"))]
-            return next((text for text in texts if text), "")[:_LISTED]
-        tool = find_toolkit().tool("cuobjdump")
-        if tool is None:
-            raise InfrastructureError(
-                "SASS needs cuobjdump, which this CUDA toolkit lacks",
-                "Ask for PTX, or install CUDA's binary utilities.",
-            )
-        workplace = _workplace(folder, find_toolkit(), find_compiler())
-        result = workplace.run((str(tool), "-sass", "-fun", symbol, f"../{LIBRARY}"), output=_LISTED)
-        _, found, text = result.stdout.partition(f"Function : {symbol}\n")
-        if not result.ok or not found:
-            raise InfrastructureError(f"cuobjdump did not list {symbol}: {last_line(result)}")
-        return found + text
+    def listing(self, build: Build, function: str | None, form: Form) -> str:
+        """See `Target`: PTX or SASS."""
+        return listing(build, function, form)
 
     def _check(self, kernel: Kernel, variant: Variant, libraries: Sequence[str]) -> None:
         if kernel.language not in self.languages:
@@ -152,35 +125,29 @@ class CudaTarget:
         if twice is not None:  # what nvcc keeps on the way has the source's name
             raise KernelError(f"two sources are named {twice}", "Give each source a name of its own.")
 
-    def _generation(self) -> tuple[str, ...]:
-        virtual = self.architecture.replace("sm_", "compute_")
-        return ("-gencode", f"arch={virtual},code={self.architecture}")
-
     def _build(self, folder: Path, kernel: Kernel, libraries: Sequence[str]) -> Build:
-        toolkit, compiler = find_toolkit(), find_compiler()
-        (folder / _KEPT).mkdir()
+        (folder / KEPT).mkdir()
         command = (
-            *(str(toolkit.nvcc), "-ccbin", str(compiler.path)),
-            *(_standard(toolkit, compiler), *self._generation(), *_FIXED, *kernel.flags),
+            *(*nvcc(self.architecture), *_FIXED, *kernel.flags),
             *(f"-D{name}={value}" for name, value in sorted(kernel.defines.items())),
-            *("-keep", "-keep-dir", f"../{_KEPT}"),
+            *("-keep", "-keep-dir", f"../{KEPT}"),
             *(*_sources(kernel), "-o", f"../{LIBRARY}", *_LINKED),
-            *_linked(toolkit, libraries),
+            *(*(f"-l{library}" for library in libraries), *driver_library()),
         )
-        workplace = _workplace(folder, toolkit, compiler)
-        result = workplace.run(command)
-        ptx = _keep_ptx(folder / _KEPT)
-        diagnostics = _readable(workplace, read_messages_of_nvcc(result.stderr, "\n".join(ptx)))
-        limit = workplace.limit_met(result)
+        place = workplace(folder)
+        result = place.run(command)
+        ptx = _keep_ptx(folder / KEPT)
+        diagnostics = _readable(place, read_messages_of_nvcc(result.stderr, "\n".join(ptx)))
+        limit = place.limit_met(result)
         if limit is not None:
             message = f"the compiler needed more than {limit}"
             raise CutShort(failed(kernel, command, diagnostics, "compile_error", message=message, result=result))
         if not result.ok:
             return _explained(kernel, command, diagnostics, libraries, result)
-        fault = inspect(workplace, lambda needed: _may_need(needed, libraries), _SIGNATURE)
+        fault = inspect(place, lambda needed: _may_need(needed, libraries), _SIGNATURE)
         if fault is not None:
             return failed(kernel, command, diagnostics, fault[0], message=fault[1], result=result)
-        device = self._device(workplace, result.stderr, "\n".join(ptx))
+        device = self._device(place, result.stderr, "\n".join(ptx))
         return built(kernel, command, result, diagnostics, device)
 
     def _device(self, workplace: Workplace, report: str, ptx: str) -> DeviceCode:
@@ -213,23 +180,6 @@ def _function(architecture: str, use: Use, name: str, most: int | None) -> Devic
         most_threads=most,
         occupancy=occupancy_by_size(architecture, use.registers, use.shared, use.barriers, most),
     )
-
-
-def _standard(toolkit: Toolkit, compiler: Compiler) -> str:
-    """C++20 where both compilers know it."""
-    version = re.search(r"(\d+)\.\d+\.\d+", compiler.version)
-    return "-std=c++20" if toolkit.release >= (12, 0) and version and int(version[1]) >= 11 else "-std=c++17"
-
-
-def _workplace(folder: Path, toolkit: Toolkit, compiler: Compiler) -> Workplace:
-    path = f"{toolkit.root / 'bin'}:{compiler.path.parent}:/usr/bin:/bin"
-    return Workplace(folder, (*toolkit.folders, *compiler.folders), path, COMPILE_SECONDS, _MEMORY)
-
-
-def _linked(toolkit: Toolkit, libraries: Sequence[str]) -> list[str]:
-    """The allowed libraries, and the driver's own (for tensor maps) where the toolkit has its stub."""
-    driver = any(toolkit.root.glob("**/stubs/libcuda.so"))
-    return [*(f"-l{library}" for library in libraries), *(["-lcuda"] if driver else [])]
 
 
 def _may_need(library: str, libraries: Sequence[str]) -> bool:
@@ -282,16 +232,3 @@ def _readable(workplace: Workplace, diagnostics: Sequence[Diagnostic]) -> tuple[
         return _MANGLED.sub(lambda match: names[match[0]], message)
 
     return tuple(each.model_copy(update={"message": readable(each.message)}) for each in diagnostics)
-
-
-def _symbol(device: DeviceCode, function: str) -> str:
-    for match in (
-        lambda each: each.symbol == function,
-        lambda each: each.name == function,
-        lambda each: function in re.split(r"[^\w]+", each.name.split("(")[0] + " " + each.name),
-    ):
-        found = [each.symbol for each in device.functions if match(each)]
-        if found:
-            return found[0]
-    names = ", ".join(each.name for each in device.functions[:8]) or "none"
-    raise KernelError(f"the kernel has no device function `{function}`", f"It has: {names}.")
