@@ -16,10 +16,10 @@ from agents.settings import Role
 from agents.state import Diagnosis, Hypothesis
 from agents.toolbox import Refused, Result, Tool
 from tools import tune as tuning
-from tools.records import Kernel, Profile, QuickResult
-
 from tools.machine_code import MOST_LINES, ListingRequest
 from tools.program import MAIN_FILE, MOST_SECONDS, Program, ProgramLanguage
+from tools.records import Kernel, Profile, QuickResult
+
 MAX_VARIANTS = 24
 
 
@@ -82,12 +82,12 @@ async def compile(
     (`STL`, `LDL`) or tensor cores used (`HGMMA`, `HMMA`). `around` picks lines out of long code: `LDG|STG`.
     """
     kernel = build_kernel(candidate, seat)
-    started = time.monotonic()
-    report = await seat.context.executor.build(seat.context.task, kernel, asked)
-    return Result(value=findings.of_build(report), device_seconds=time.monotonic() - started, kernel=kernel)
     asked = None
     if listing != "none":
         asked = ListingRequest(form=listing, function=function or None, around=around or None, lines=lines)
+    started = time.monotonic()
+    report = await seat.context.executor.build(seat.context.task, kernel, asked)
+    return Result(value=findings.of_build(report), device_seconds=time.monotonic() - started, kernel=kernel)
 
 
 async def run(
@@ -133,12 +133,12 @@ async def profile(
     *,
     attempt: Annotated[str, Field(description="An accepted attempt, e.g. `a12`.")],
     workload: Annotated[str | None, Field(description="Its name; the heaviest when left out.")] = None,
-) -> Result:
-    """What the machine really does with an attempt's kernel: the bottleneck class with its evidence, counters, hot
-    source lines, what the compiler vectorised and what not, and the position under the measured roofs. What could not
     metrics: Annotated[
         list[str], Field(max_length=40, description="Further counters of a GPU, by Nsight Compute's names.")
     ] = [],  # noqa: B006 (pydantic copies it)
+) -> Result:
+    """What the machine really does with an attempt's kernel: the bottleneck class with its evidence, counters, hot
+    source lines, what the compiler vectorised and what not, and the position under the measured roofs. What could not
     be measured is listed in `missing`.
     """
     context = seat.context
@@ -161,9 +161,6 @@ async def profile(
     return Result(value=findings.of_profile(found), device_seconds=seconds)
 
 
-async def search(
-    seat: Seat,
-    *,
 async def experiment(
     seat: Seat,
     *,
@@ -189,6 +186,9 @@ async def experiment(
     return Result(value=findings.of_experiment(found), device_seconds=time.monotonic() - started)
 
 
+async def search(
+    seat: Seat,
+    *,
     query: Annotated[str, Field(min_length=2, description="Words or identifiers; not a question.")],
     limit: Annotated[int, Field(ge=1, le=20)] = 6,
 ) -> Result:

@@ -137,16 +137,16 @@ class BuildReport(Record):
     cached: bool = False
     device: DeviceCode | None = None
     """Present when a kernel for a device was built."""
-
     listing: Listing | None = None
     """Present when machine code was asked for and the kernel was built."""
+
     @model_validator(mode="after")
     def _built_decides_fields(self) -> BuildReport:
         if not self.built and (self.device is not None or all(d.severity != "error" for d in self.diagnostics)):
             raise ValueError("a failed build has an error and no device code")
-        return self
         if not self.built and self.listing is not None:
             raise ValueError("a failed build has no machine code to list")
+        return self
 
 
 class StageReport(Record):

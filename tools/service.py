@@ -36,9 +36,9 @@ from tools.deviceless import NO_DEVICE, DevicelessJudge
 from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithError
 from tools.judge import Judge, open_task
 from tools.process import descendants, is_running
+from tools.program import Program
 from tools.protocol import VERSION
 from tools.records import Kernel, TargetName
-from tools.program import Program
 from tools.targets.cuda import CudaTarget
 from tools.targets.cuda_toolkit import find_devices
 from tools.task import TaskSource
