@@ -247,6 +247,6 @@ def _fastest(kernels: list[Kernel], results: list[QuickResult]) -> Kernel:
 
 TOOLS: dict[Role, tuple[Tool, ...]] = {
     "planner": (Tool(propose, ends_turn=True), Tool(show), Tool(search)),
-    "coder": (Tool(compile), Tool(run), Tool(profile), Tool(search), Tool(tune), Tool(show)),
+    "coder": (Tool(compile), Tool(run), Tool(profile), Tool(search), Tool(tune), Tool(experiment), Tool(show)),
     "analyst": (Tool(profile), Tool(experiment), Tool(search), Tool(show), Tool(diagnose, ends_turn=True)),
 }

@@ -34,7 +34,10 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from tools.deviceless import NO_DEVICE, DevicelessJudge
 from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithError
+from tools.experiment import run_experiment
 from tools.judge import Judge, open_task
+from tools.listing import cut
+from tools.machine_code import ListingRequest
 from tools.process import descendants, is_running
 from tools.program import Program
 from tools.protocol import VERSION
