@@ -28,9 +28,10 @@ extern "C" void solve(const task::Args& args, void*) {
     for (int64_t i = 0; i < args.x_size; ++i) args.out[i] = 2 * args.x[i] + args.y[i];
 }
 """
+# By so much that no other program's interference makes it look fast: milliseconds against microseconds.
 SLOW = """#include "task.h"
 extern "C" void solve(const task::Args& args, void*) {
-    for (int turn = 0; turn < 40; ++turn)
+    for (int turn = 0; turn < 600; ++turn)
         for (int64_t i = 0; i < args.x_size; ++i) {
             args.out[i] = 2 * args.x[i] + args.y[i];
             asm volatile("" ::: "memory");

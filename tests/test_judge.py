@@ -14,7 +14,7 @@ from small_tasks import HONEST, SLOW, WORKLOADS, WRONG, cpp, saxpy
 from tools import content as content_module
 from tools.clock import Clocks, Reading
 from tools.errors import KernelError, TaskError
-from tools.judge import Judge, open_task
+from tools.judge import Judge, load_task, open_task
 from tools.process import descendants
 from tools.records import STAGES, Accepted, Rejected, Unjudged
 from tools.task import WorkloadSpec
@@ -42,7 +42,7 @@ def test_facts_hold_what_is_known_before_any_kernel_runs(judge: Judge) -> None:
 def test_an_honest_kernel_passes_every_stage_in_order(judge: Judge) -> None:
     verdict = judge.evaluate(cpp(HONEST))
     assert isinstance(verdict, Accepted), verdict
-    assert tuple(stage.stage for stage in verdict.stages) == STAGES
+    assert [stage.stage for stage in verdict.stages] == [stage for stage in STAGES if stage != "open"]
     assert all(stage.passed for stage in verdict.stages)
     assert verdict.comparison is None
     assert 0 <= verdict.worst_error <= 1
@@ -54,6 +54,32 @@ def test_an_honest_kernel_passes_every_stage_in_order(judge: Judge) -> None:
     assert {"even/given", "odd/given"} <= set(correct["checked"])  # type: ignore[arg-type]
     timed = verdict.stages[5].details
     assert timed["calls_checked"] > 0  # type: ignore[operator]
+
+
+def test_a_kernel_that_does_not_build_is_told_before_the_task_is_opened() -> None:
+    seen: list[str] = []
+    with load_task(saxpy(), progress=seen.append) as judge:
+        assert judge.build(cpp(HONEST)).built
+        assert [result.reason for result in judge.quick([cpp("int x = ;")])] == ["compile_error"]
+        rejected = judge.evaluate(cpp("int x = ;"))
+        assert isinstance(rejected, Rejected) and rejected.reason == "compile_error"
+        assert not {"audit", "hardware", "baseline"} & set(seen)
+        for opens in (True, False):
+            stages = judge.evaluate(cpp(WRONG)).stages
+            assert [stage.stage for stage in stages] == ["screen", "build", *["open"] * opens, "correct"]
+            if opens:
+                assert set(stages[2].details) == {"audit", "hardware", "baseline"}
+                assert 0 < sum(stages[2].details.values()) <= stages[2].seconds  # type: ignore[arg-type]
+
+
+def test_a_task_that_could_not_be_opened_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with load_task(saxpy()) as judge:
+        with monkeypatch.context() as patch:
+            patch.setattr("tools.judge.median_interval", lambda _: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                judge.open()
+        assert judge.open() and not judge.open()
+        assert judge.evaluate(cpp(HONEST)).status == "accepted"
 
 
 def test_one_wrong_element_is_found_and_named(judge: Judge) -> None:

@@ -58,6 +58,11 @@ class Gauntlet:
     def _accepted(self, workers: ExitStack) -> Accepted:
         with self._judge.lock(shared=True):
             build = self._stages.before_device()
+        begin = time.perf_counter()
+        opened = self._judge.open()
+        if opened:
+            self._stages.add_passed("open", Evidence(dict(opened), seconds=time.perf_counter() - begin))
+        with self._judge.lock(shared=True):
             with self._stages.run("correct") as evidence:
                 runner = workers.enter_context(self._judge.runner(build))
                 self._correct(runner, evidence)

@@ -26,6 +26,7 @@ from tools.errors import InfrastructureError
 from tools.gauntlet import Gauntlet
 from tools.hardware import FLOATS, Hardware, limit_seconds
 from tools.neighbours import Patience
+from tools.opening import Laps, bounded_memory
 from tools.quick import quick_results
 from tools.records import (
     BuildReport,
@@ -68,6 +69,18 @@ def open_task(source: TaskSource, target: str = "cpu", progress: Progress | None
 
     Raises TaskError and InfrastructureError.
     """
+    judge = load_task(source, target, progress)
+    try:
+        judge.open()
+    except BaseException:
+        judge.close()
+        raise
+    return judge
+
+
+def load_task(source: TaskSource, target: str = "cpu", progress: Progress | None = None) -> Judge:
+    """Load the task only as far as building needs it: the rest is done when something is to be judged, so that a
+    kernel that does not compile is told so at once. Raises TaskError and InfrastructureError."""
     return Judge(source, _device(target), progress or (lambda _: None))
 
 
@@ -92,10 +105,10 @@ class Baseline:
 
 
 class Judge:
-    """A task that is open. Close it (context manager) to give its memory back.
+    """A task that is loaded and, since `open`, ready to judge. Close it (context manager) to give its memory back.
 
-    For profilers: `source`, `reference`, `target`, `header`, `facts`, `hardware`, `content` and `buffers` (one
-    `WorkloadBuffers` a workload), `build_variant(kernel, "profile")`, `runner(build)`.
+    For profilers, when it is open: `source`, `reference`, `target`, `header`, `facts`, `hardware`, `content` and
+    `buffers` (one `WorkloadBuffers` a workload), `build_variant(kernel, "profile")`, `runner(build)`.
     """
 
     facts: TaskFacts
@@ -109,29 +122,46 @@ class Judge:
         self.patience = Patience(PATIENCE)
         self.buffers: list[WorkloadBuffers] = []
         self._yardstick: Yardstick | None = None
+        self._is_open = False
         try:
-            self._open()
+            with bounded_memory():
+                self._load()
         except BaseException:
             self.close()
             raise
 
-    def _open(self) -> None:
-        source, progress = self.source, self.progress
-        progress("reference")
-        self.reference: Reference = load_reference(source)
-        progress("audit")
-        notes = (*self.reference.notes, *audit(self.reference, secrets.randbits(32)))
+    def _load(self) -> None:
+        self.progress("reference")
+        self.reference: Reference = load_reference(self.source)
         self.names = tuple(workload.name for workload in self.reference.workloads)
         self.weights = tuple(workload.weight for workload in self.reference.workloads)
         self.signatures = [self.reference.signature(index) for index in range(len(self.names))]
-        self.header = task_header(source.name, self.signatures)
-        progress("hardware")
-        self.hardware: Hardware = self.device.hardware()
-        self._yardstick = self.device.yardstick()
-        self.buffers += [self.device.buffers(signature, self.signatures) for signature in self.signatures]
-        self.content = ContentSource(self.reference, self.buffers, source.policy)
-        progress("baseline")
-        with self.lock():
+        self.header = task_header(self.source.name, self.signatures)
+
+    def open(self) -> dict[str, float]:
+        """Audit the task, measure the hardware (cached), time the baseline: seconds of each. Empty when that was done
+        before. Raises TaskError and InfrastructureError; it may be tried again."""
+        if self._is_open:
+            return {}
+        took = Laps(self.progress)
+        try:
+            with bounded_memory():
+                self._open(took)
+        except BaseException:
+            self._give_back()
+            raise
+        self._is_open = True
+        return took.seconds
+
+    def _open(self, took: Laps) -> None:
+        with took.lap("audit"):
+            notes = (*self.reference.notes, *audit(self.reference, secrets.randbits(32)))
+        with took.lap("hardware"):
+            self.hardware: Hardware = self.device.hardware()
+            self._yardstick = self.device.yardstick()
+            self.buffers += [self.device.buffers(signature, self.signatures) for signature in self.signatures]
+            self.content = ContentSource(self.reference, self.buffers, self.source.policy)
+        with took.lap("baseline"), self.lock():
             self._baselines = [self._time_baseline(index) for index in range(len(self.names))]
         self.baseline_seconds = [baseline.seconds for baseline in self._baselines]
         self.facts = self._facts(notes)
@@ -144,11 +174,17 @@ class Judge:
 
     def close(self) -> None:
         """Free the shared memory and end the yardstick. Other workers end with the calls that started them."""
+        self._give_back()
+        self.device.close()
+
+    def _give_back(self) -> None:
+        self._is_open = False
         if self._yardstick is not None:
             self._yardstick.close()
+            self._yardstick = None
         for buffers in self.buffers:
             buffers.close()
-        self.device.close()
+        self.buffers.clear()
 
     def lock(self, *, shared: bool = False) -> AbstractContextManager[None]:
         """Hold the device, see `device_lock`."""
@@ -168,13 +204,17 @@ class Judge:
         except InfrastructureError as error:
             return Unjudged(kernel=kernel.id, message=str(error))
         finally:
-            self.content.forget()
+            self._forget()
 
     def quick(self, kernels: Sequence[Kernel], incumbent: Kernel | None = None) -> list[QuickResult]:
         """Light correctness and a short timing, in the order given, raced side by side with the incumbent."""
         try:
             return quick_results(self, kernels, incumbent)
         finally:
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._is_open:
             self.content.forget()
 
     def build_variant(self, kernel: Kernel, variant: Variant) -> Build:

@@ -50,6 +50,8 @@ def quick_results(judge: Judge, kernels: Sequence[Kernel], incumbent: Kernel | N
             if build.library is None:
                 results[index] = _rejected(kernels[index], Failed(build.reason or "compile_error", build.message))
     waiting = [index for index in wanted if index not in results]
+    if waiting:
+        judge.open()
     for start in range(0, len(waiting), GROUP):
         group = waiting[start : start + GROUP]
         results.update(_Heat(judge, kernels, {index: builds[index] for index in group}, incumbent).results())

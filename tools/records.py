@@ -19,9 +19,10 @@ from tools.machine_code import Listing
 Language: TypeAlias = Literal["cpp", "cuda", "torch"]
 TargetName: TypeAlias = Literal["cpu", "cuda"]
 Policy: TypeAlias = Literal["strict", "tf32", "mixed"]
-Stage: TypeAlias = Literal["screen", "build", "correct", "deterministic", "memory-safe", "time", "audit"]
+Stage: TypeAlias = Literal["screen", "build", "open", "correct", "deterministic", "memory-safe", "time", "audit"]
 
-STAGES: tuple[Stage, ...] = ("screen", "build", "correct", "deterministic", "memory-safe", "time", "audit")
+STAGES: tuple[Stage, ...] = ("screen", "build", "open", "correct", "deterministic", "memory-safe", "time", "audit")
+"""`open` gets the task ready to judge, and is there only in the first evaluation that came so far."""
 
 ENTRY_FILE: dict[Language, str] = {"cpp": "kernel.cpp", "cuda": "kernel.cu", "torch": "kernel.py"}
 

@@ -20,24 +20,23 @@ import importlib.util
 import json
 import os
 import queue
-import resource
 import signal
 import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import IO, Any, TypeAlias
 
-import psutil
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from tools.deviceless import NO_DEVICE, DevicelessJudge
 from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithError
 from tools.experiment import run_experiment
-from tools.judge import Judge, open_task
+from tools.judge import Judge, load_task
 from tools.listing import cut
 from tools.machine_code import ListingRequest
+from tools.opening import bounded_memory
 from tools.process import descendants, is_running
 from tools.program import Program
 from tools.protocol import VERSION
@@ -48,8 +47,6 @@ from tools.task import TaskSource
 
 OPEN_JUDGES = 3
 """Tasks that stay open; the one used longest ago is closed for a new one."""
-MEMORY_SHARE = 0.9
-"""Fraction of the available memory that the task's own code may take."""
 END_SECONDS = 3.0
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
@@ -105,9 +102,7 @@ class Service:
         if judge is None:
             while len(self._judges) >= OPEN_JUDGES:
                 self._judges.popitem(last=False)[1].close()
-            with _bounded_memory():
-                judge = _open(source, target, progress)
-            self._judges[key] = judge
+            judge = self._judges[key] = _load(source, target, progress)
         self._judges.move_to_end(key)
         judge.progress = progress
         return judge
@@ -128,12 +123,13 @@ def _target(request: Request) -> TargetName:
     return "cuda" if any(language != "cpp" for language in languages) else "cpu"
 
 
-def _open(source: TaskSource, target: TargetName, progress: Callable[[str], None]) -> AnyJudge:
+def _load(source: TaskSource, target: TargetName, progress: Callable[[str], None]) -> AnyJudge:
     if target == "cuda":
         why = _no_judging()
         if why is not None:
-            return DevicelessJudge(source, CudaTarget(), progress, why)
-    return open_task(source, target, progress)
+            with bounded_memory():
+                return DevicelessJudge(source, CudaTarget(), progress, why)
+    return load_task(source, target, progress)
 
 
 def _no_judging() -> str | None:
@@ -148,6 +144,7 @@ def _no_judging() -> str | None:
 def _with_device(judge: AnyJudge) -> Judge:
     if isinstance(judge, DevicelessJudge):
         raise judge.refusal
+    judge.open()
     return judge
 
 
@@ -231,23 +228,6 @@ def _take_channel() -> tuple[IO[str], IO[str]]:
     os.close(null)
     os.dup2(2, 1)
     return lines, answers
-
-
-@contextlib.contextmanager
-def _bounded_memory() -> Iterator[None]:
-    """Let an allocation without end fail as a MemoryError here, before the machine runs out.
-
-    Only while a task is opened: the limit is inherited, and AddressSanitizer's workers can't live with it.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    used = psutil.Process().memory_info().rss
-    allowed = used + int(MEMORY_SHARE * psutil.virtual_memory().available)
-    if soft == resource.RLIM_INFINITY or allowed < soft:
-        resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def main() -> None:

@@ -94,7 +94,11 @@ class Stages:
             raise self._rejection(stage, failed, evidence, begin) from None
         evidence.seconds = time.perf_counter() - begin
         if not goes_on:
-            self._reports.append(_report(stage, evidence, passed=True))
+            self.add_passed(stage, evidence)
+
+    def add_passed(self, stage: Stage, evidence: Evidence) -> None:
+        """Report a stage that no kernel can fail, or has not."""
+        self._reports.append(_report(stage, evidence, passed=True))
 
     def _screen(self) -> None:
         if self._kernel.language not in self._bench.target.languages:
