@@ -60,7 +60,7 @@ class Chat:
         if self._spec.effort is not None:
             body["reasoning_effort"] = self._spec.effort
         if request.reply_schema is not None:
-            schema = {"name": "reply", "schema": request.reply_schema, "strict": True}
+            schema = {"name": "reply", "schema": request.reply_schema, "strict": False}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         if request.cache_key and self._is_openai:
             body["prompt_cache_key"] = request.cache_key

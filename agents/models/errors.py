@@ -12,6 +12,9 @@ from agents.models.base import ModelError, Usage
 from agents.models.error_table import TABLE, Trouble
 from agents.models.shapes import Fields, fields, index, text
 
+_COUNTS = ("n_prompt_tokens", "n_ctx")
+"""Fields in which llama.cpp tells how long the prompt is and may be."""
+
 
 def classify(error: Exception, model: str, key: str = "") -> ModelError:
     """What an exception of an SDK or of its HTTP client means. model: as a person named it. key: is blotted out."""
@@ -69,7 +72,7 @@ def _read(body: Fields, status: int | None, otherwise: str, headers: Fields) -> 
     message = text(inner.get("message")) or text(body.get("error")) or text(body.get("detail"))
     if not message:
         message = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", otherwise, flags=re.DOTALL | re.IGNORECASE)
-    raw = text(more.get("raw"))
+    raw = " ".join([text(more.get("raw")), *(f"{n}: {inner[n]}" for n in _COUNTS if isinstance(inner.get(n), int))])
     should = headers.get("x-should-retry")
     return Trouble(
         status=status,

@@ -11,7 +11,9 @@ from agents.models.catalogue import Catalogue
 from agents.models.chat_wire import Chat
 from agents.models.connections import Connection, Connections
 from agents.models.connections import Wire as WireName
+from agents.models.dialect import Interpreter
 from agents.models.remote import Remote, Wire
+from agents.models.replay import open_replay
 from agents.models.responses_wire import Responses
 from agents.models.spec import ModelSpec, UnknownModel, parse_spec
 
@@ -24,7 +26,7 @@ def _builtin(spec: ModelSpec, seed: int) -> ChatModel:
     return Autotune(seed)
 
 
-LOCAL: dict[str, Callable[[ModelSpec, int], ChatModel]] = {"builtin": _builtin}
+LOCAL: dict[str, Callable[[ModelSpec, int], ChatModel]] = {"builtin": _builtin, "replay": open_replay}
 """Providers that need no connection: what makes the model out of its name and the run's seed."""
 
 WIRES: dict[WireName, Callable[[ModelSpec, Connection], Wire]] = {
@@ -35,7 +37,7 @@ WIRES: dict[WireName, Callable[[ModelSpec, Connection], Wire]] = {
 
 
 def resolve(spec: str, seed: int = 0, *, connections: Connections | None = None) -> ChatModel:
-    """The model that `spec` names, as `builtin:autotune` or `anthropic:MODEL@high`. Opens nothing.
+    """The model that `spec` names, as `builtin:autotune` or `anthropic:MODEL@high`. Opens no connection.
 
     connections: the built-in providers without any key when left out. Raises UnknownModel, and ModelError (auth) when
     the provider's key is missing.
@@ -43,7 +45,8 @@ def resolve(spec: str, seed: int = 0, *, connections: Connections | None = None)
     named = parse_spec(spec)
     if named.provider in LOCAL:
         return LOCAL[named.provider](named, seed)
-    return connect(named, (connections or Connections()).of(named.provider))
+    connection = (connections or Connections()).of(named.provider)
+    return Interpreter(connect(named, connection), connection.dialect)
 
 
 def connect(spec: ModelSpec, connection: Connection) -> Remote:

@@ -56,7 +56,7 @@ class Responses:
         if self._spec.effort is not None:
             body["reasoning"] = {"effort": self._spec.effort}
         if request.reply_schema is not None:
-            form = {"type": "json_schema", "name": "reply", "schema": request.reply_schema, "strict": True}
+            form = {"type": "json_schema", "name": "reply", "schema": request.reply_schema, "strict": False}
             body["text"] = {"format": form}
         if request.cache_key:
             body["prompt_cache_key"] = request.cache_key
