@@ -28,6 +28,7 @@ class ScriptedModel:
     def __init__(self, lines: Sequence[Line], window: int = 200_000) -> None:
         self.name = "scripted:test"
         self.window = window
+        self.dialects = ("native",)
         self.heard: list[list[Message]] = []
         self.offered: list[list[ToolSpec]] = []
         self._lines = list(lines)

@@ -164,6 +164,11 @@ class ChatModel(Protocol):
         """Tokens of prompt and reply together."""
         ...
 
+    @property
+    def dialects(self) -> tuple[Dialect, ...]:
+        """How it may be spoken to of tools, each to be tried after the one before it."""
+        ...
+
     async def reply(self, request: Request, on_text: OnText | None = None) -> Reply:
         """The next message. Raises ModelError, or ModelUnavailable once nothing is left to try."""
         ...

@@ -14,7 +14,7 @@ from statistics import median
 
 from pydantic import JsonValue
 
-from agents.models.base import Message, OnText, Reply, Request, ToolCall, Usage
+from agents.models.base import Dialect, Message, OnText, Reply, Request, ToolCall, Usage
 from memory import ledger
 from memory.ledger import LedgerEntry
 from tools.space import Assignment, Space, suggest
@@ -34,6 +34,7 @@ class Autotune:
 
     name = "builtin:autotune"
     window = 1_000_000
+    dialects: tuple[Dialect, ...] = ("native",)
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
@@ -52,7 +53,7 @@ class Autotune:
         prompt = "\n".join(message.text for message in request.messages if message.speaker == "user")
         answers = [message for message in request.messages if message.speaker == "tool"]
         if "propose" in offered:
-            return _call(f"call-{len(answers)}", "propose", {"hypotheses": _plan(prompt, self._seed)})
+            return _call(f"call-{len(answers)}", "propose", {"hypotheses": _plan(prompt, self._seed + len(answers))})
         if "diagnose" in offered:
             return _analyse(prompt, answers)
         return Reply(text="Judged.") if answers else _code(prompt)

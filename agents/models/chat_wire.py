@@ -149,6 +149,7 @@ class _Completion:
             cached_tokens=count(read.get("cached_tokens")) or count(told.get("prompt_cache_hit_tokens")),
             cache_write_tokens=count(read.get("cache_write_tokens")),
             reasoning_tokens=count(made.get("reasoning_tokens")),
+            dollars=_dollars(told.get("cost")),
         )
 
     def reply(self) -> Reply:
@@ -200,6 +201,12 @@ class _Completion:
         call["arguments"].append(json.dumps(arguments) if isinstance(arguments, dict) else text(arguments))
         if piece.get("extra_content"):
             call["extra"]["extra_content"] = piece["extra_content"]
+
+
+def _dollars(value: object) -> float | None:
+    """What OpenRouter says that a reply cost."""
+    is_sum = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+    return float(value) if is_sum else None  # type: ignore[arg-type]
 
 
 class _Thoughts:

@@ -7,8 +7,8 @@ from typing import Any
 from agents.models.connections import Connection
 from agents.models.shapes import count
 
-_WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length", "max_input_tokens")
-"""Under which names vLLM, OpenRouter and other servers tell a model's window; OpenAI tells none."""
+_WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length", "max_input_tokens", "n_ctx")
+"""Under which names vLLM, OpenRouter, llama.cpp and other servers tell a model's window; OpenAI tells none."""
 
 
 def open_client(connection: Connection) -> Any:
@@ -34,6 +34,13 @@ def sdk_errors() -> tuple[type[Exception], ...]:
 
 
 async def named_window(client: Any, model: str) -> int | None:
-    """Tokens of the model's window, where the server tells it."""
-    found = await client.models.retrieve(model)
-    return next((n for name in _WINDOWS if (n := count(getattr(found, name, None)))), None)
+    """Tokens of the model's window, where the server tells it in its list of models.
+
+    A server with one model alone may know it by another name than ours (llama.cpp answers to any).
+    """
+    listed = (await client.models.list()).data
+    for found in [each for each in listed if each.id == model] or (listed if len(listed) == 1 else []):
+        told = found.model_dump()
+        told |= told["meta"] if isinstance(told.get("meta"), dict) else {}
+        return next((n for name in _WINDOWS if (n := count(told.get(name)))), None)
+    return None

@@ -26,7 +26,10 @@ def _builtin(spec: ModelSpec, seed: int) -> ChatModel:
     return Autotune(seed)
 
 
-LOCAL: dict[str, Callable[[ModelSpec, int], ChatModel]] = {"builtin": _builtin, "replay": open_replay}
+LOCAL: dict[str, Callable[[ModelSpec, int], ChatModel]] = {
+    "builtin": _builtin,
+    "replay": lambda spec, _: open_replay(spec),
+}
 """Providers that need no connection: what makes the model out of its name and the run's seed."""
 
 WIRES: dict[WireName, Callable[[ModelSpec, Connection], Wire]] = {

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from agents.models import errors
-from agents.models.base import Message, ModelError, OnText, Reply, Request, Usage
+from agents.models.base import Dialect, Message, ModelError, OnText, Reply, Request, Usage
 from agents.models.connections import Connection
 from agents.models.error_table import StaleReasoning
 from agents.models.shapes import Fields, clean, fields
@@ -80,6 +80,8 @@ class Wire(Protocol):
 
 class Remote:
     """A `ChatModel` over the network. The client is made with the first request."""
+
+    dialects: tuple[Dialect, ...] = ("native",)
 
     def __init__(
         self, spec: ModelSpec, connection: Connection, wire: Wire, window: int | None = None, output: int | None = None

@@ -5,8 +5,9 @@ PATH is one of
 - a run's folder or its `transcript/`: one JSON-lines file a turn, named `ITERATION-ROLE[-SLOT]` (`0003-coder-1.jsonl`).
   Lines whose `speaker` is `assistant` are replies; others are passed over. A new turn of a role takes the role's next
   file, in the order of their names.
-- a JSON-lines file of replies, each an `agents.models.base.Reply` or a part of one. With a `role` beside it (`planner`,
-  `coder`, `analyst`, `summary`) each role has its own order; without, whoever asks gets the next.
+- a JSON-lines file of replies, each an `agents.models.base.Reply` or a part of one, and a `role` beside it (`planner`,
+  `coder`, `analyst`, `summary`). Where there is none, a reply that proposes is the planner's, one that diagnoses the
+  analyst's, any other the coder's. Each role gets its own in their order.
 
 Nothing is compared with what was asked when the recording was made, and a resumed run begins it anew. Reasoning is not
 part of a recording. Tokens are told as they were recorded, and cost nothing.
@@ -17,13 +18,13 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from agents.models.base import ModelUnavailable, OnText, Reply, Request
+from agents.models.base import Dialect, ModelUnavailable, OnText, Reply, Request
 from agents.models.shapes import clean
 from agents.models.spec import ModelSpec, UnknownModel
 
@@ -38,13 +39,13 @@ class Recording:
 
     turns: dict[str, deque[list[Reply]]] = field(default_factory=dict)
     replies: dict[str, deque[Reply]] = field(default_factory=dict)
-    """By role; "" is any."""
 
 
 class Replay:
     """The model. A request without a word of the model begins a turn; a turn is known again by how it was opened."""
 
     window = 1_000_000
+    dialects: tuple[Dialect, ...] = ("native",)
 
     def __init__(self, name: str, recording: Recording) -> None:
         self.name = name
@@ -53,7 +54,7 @@ class Replay:
 
     async def reply(self, request: Request, on_text: OnText | None = None) -> Reply:
         """The next recorded reply. Raises ModelUnavailable at the recording's end."""
-        role = _role(request)
+        role = _role(tool.name for tool in request.tools) if request.tools else "summary"
         queue = self._queue(role, request)
         if not queue:
             raise ModelUnavailable(
@@ -71,7 +72,7 @@ class Replay:
     def _queue(self, role: str, request: Request) -> deque[Reply]:
         recording = self._recording
         if not recording.turns:
-            return recording.replies.get(role) or recording.replies.get("") or deque()
+            return recording.replies.get(role, deque())
         opening = next((i for i, m in enumerate(request.messages) if m.speaker == "assistant"), len(request.messages))
         key = (role, request.messages[opening - 1].text if opening else "")
         if opening == len(request.messages) or key not in self._begun:
@@ -80,7 +81,7 @@ class Replay:
         return self._begun[key]
 
 
-def open_replay(spec: ModelSpec, seed: int) -> Replay:
+def open_replay(spec: ModelSpec) -> Replay:
     """The model that plays the recording at `spec.model`. Raises UnknownModel when there is none."""
     path = Path(spec.model).expanduser()
     folder = path / "transcript" if (path / "transcript").is_dir() else path
@@ -121,7 +122,8 @@ def _replies(path: Path, bare: bool) -> Iterator[tuple[str, Reply]]:
             if value.get("speaker", "assistant" if bare else "") != "assistant":
                 continue
             said = {name: part for name, part in value.items() if name in Reply.model_fields and name != "opaque"}
-            yield str(value.get("role", "")), _cleaned(Reply.model_validate(said))
+            reply = _cleaned(Reply.model_validate(said))
+            yield str(value.get("role") or _role(call.name for call in reply.tool_calls)), reply
         except (ValueError, ValidationError, RecursionError) as error:
             if number == len(lines):
                 return
@@ -134,7 +136,6 @@ def _cleaned(reply: Reply) -> Reply:
     return reply.model_copy(update={"text": clean(reply.text), "tool_calls": calls})
 
 
-def _role(request: Request) -> str:
-    """Whose turn it is, by the tools that are offered: none are for a summary."""
-    offered = {tool.name for tool in request.tools}
-    return next((role for tool, role in _ENDS.items() if tool in offered), "coder" if offered else "summary")
+def _role(tools: Iterable[str]) -> str:
+    """Whose turn it is, by the tools that are offered or called."""
+    return next((_ENDS[tool] for tool in tools if tool in _ENDS), "coder")
