@@ -6,11 +6,9 @@ Both are fed by the run's events (`agents.events`) and print to standard error w
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
 
-from pydantic import JsonValue
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
@@ -18,12 +16,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from agents.events import Event, EventKind
-from agents.limits import STOP_WORDS
+from agents.events import Event
+from app.bill import PAID, Bill
+from app.event_lines import Fields, activity, attempt_line, line, number, stop_reason, workloads
 from app.quantities import duration, percent, span, times
+from app.speech import Speech
 
 RECENT = 6
-Fields = dict[str, JsonValue]
+SPOKEN_LINES = 4
+"""Of what a model is saying."""
 
 
 class Progress(Protocol):
@@ -39,6 +40,10 @@ class Progress(Protocol):
         """Take in one event."""
         ...
 
+    def say(self, speaker: str, piece: str) -> None:
+        """`speaker`, a role, said `piece` in the middle of a reply."""
+        ...
+
 
 def progress_for(console: Console, wall_time: float | None) -> Progress:
     """A panel on a terminal, lines otherwise. `wall_time` is the run's time budget in seconds."""
@@ -46,10 +51,11 @@ def progress_for(console: Console, wall_time: float | None) -> Progress:
 
 
 class Lines:
-    """One line for every attempt and every turn of the run."""
+    """One line for every attempt, every turn of the run and whatever happened to its models; no text of theirs."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._bill = Bill()
 
     def __enter__(self) -> Lines:
         return self
@@ -60,15 +66,23 @@ class Lines:
         return None
 
     def show(self, event: Event) -> None:
+        count(self._bill, event)
         text = line(event)
+        if event.event == "iteration_ended" and str(self._bill):
+            text += f", {self._bill}"
         if text:
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._console.print(" ".join(text.splitlines()), markup=False, highlight=False, soft_wrap=True)
+
+    def say(self, speaker: str, piece: str) -> None:
+        del speaker, piece  # whole replies are in the run's transcripts
 
 
-def line(event: Event) -> str:
-    """An event as one line of text; empty for events that only a log needs."""
-    words = _LINES.get(event.event)
-    return words(event.fields) if words else ""
+def count(bill: Bill, event: Event) -> None:
+    """Put an event's cost or limits on the bill, if it has some."""
+    if event.event in PAID:
+        bill.add(event.fields)
+    elif event.event == "run_started":
+        bill.limits(event.fields.get("budgets"))
 
 
 class Panel:
@@ -82,6 +96,8 @@ class Panel:
         self._best: Fields = {}
         self._recent: list[Fields] = []
         self._doing = "opening the task, measuring the machine and the baseline"
+        self._bill = Bill()
+        self._speech = Speech(SPOKEN_LINES)
         self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Panel:
@@ -93,13 +109,19 @@ class Panel:
     ) -> None:
         self._live.stop()
 
+    def say(self, speaker: str, piece: str) -> None:
+        self._speech.add(speaker, piece)
+
     def show(self, event: Event) -> None:
         f = event.fields
+        count(self._bill, event)
+        if event.event in PAID:
+            self._speech.end(str(f.get("role")))
         match event.event:
             case "run_started":
                 self._console.print(f"run [bold]{escape(str(f.get('run')))}[/bold]", highlight=False)
             case "task_opened":
-                for workload in _workloads(f):
+                for workload in workloads(f):
                     self._console.print(f"  {escape(workload)}", highlight=False)
                 self._doing = "judging the starting kernel"
             case "iteration_started" | "iteration_ended":
@@ -110,10 +132,12 @@ class Panel:
                 self._recent = [*self._recent, f][-RECENT:]
             case "best_changed":
                 self._best = f
-            case "tool_called" | "profiled" | "diagnosed" | "model_called":
-                self._doing = _activity(event)
+            case "model_changed":
+                self._console.print(Text(line(event), style="yellow"), highlight=False)
+            case "tool_called" | "profiled" | "diagnosed" | "model_called" | "model_retried" | "model_corrected":
+                self._doing = activity(event)
             case "stopping":
-                self._doing = f"stopping: {_reason(f)}; measuring the best kernel afresh"
+                self._doing = f"stopping: {stop_reason(f)}; measuring the best kernel afresh"
             case _:
                 pass
 
@@ -126,32 +150,35 @@ class Panel:
         grid.add_row("best", self._best_text())
         grid.add_row("of limit", self._limit_bar())
         grid.add_row("time", f"{span(elapsed)} gone, {self._left(elapsed)}")
+        if str(self._bill):
+            grid.add_row("models", str(self._bill))
         width = max(20, self._console.width - 4)
         doing = Text(" ".join(self._doing.split()), style="italic", overflow="ellipsis", no_wrap=True)
         doing.truncate(width)
-        recent = [Text(_attempt_line(f), style=_style(f), overflow="ellipsis", no_wrap=True) for f in self._recent]
-        return Group(Text(), *recent, Text(), grid, Text(), doing, Text("Ctrl-C stops and keeps the best", style="dim"))
+        recent = [Text(attempt_line(f), style=_style(f), overflow="ellipsis", no_wrap=True) for f in self._recent]
+        spoken = [self._speech] if self._speech else []
+        foot = Text("Ctrl-C stops and keeps the best", style="dim")
+        return Group(Text(), *recent, Text(), grid, Text(), doing, *spoken, foot)
 
     def _iteration(self) -> str:
-        number = _number(self._state, "iteration")
-        if number is None:
+        now, total = number(self._state, "iteration"), number(self._state, "iterations")
+        if now is None:
             return "-"
-        total = _number(self._state, "iterations")
-        return f"{number:.0f} of {total:.0f}" if total else f"{number:.0f}"
+        return f"{now:.0f} of {total:.0f}" if total else f"{now:.0f}"
 
     def _best_text(self) -> str:
         best = self._best
         if not best:
             return "-"
-        gain = _number(best, "gain")
-        parts = [f"{best.get('attempt')}  {duration(_number(best, 'seconds'))}"]
+        gain = number(best, "gain")
+        parts = [f"{best.get('attempt')}  {duration(number(best, 'seconds'))}"]
         if gain is not None:
             parts.append(f"[bold green]{times(gain)}[/bold green] against the start")
-        parts.append(f"{times(_number(best, 'speedup'))} against the baseline")
+        parts.append(f"{times(number(best, 'speedup'))} against the baseline")
         return ", ".join(parts)
 
     def _limit_bar(self) -> RenderableType:
-        share = _number(self._best, "share_of_limit")
+        share = number(self._best, "share_of_limit")
         if share is None:
             return "-"
         row = Table.grid(padding=(0, 1))
@@ -159,78 +186,12 @@ class Panel:
         return row
 
     def _left(self, elapsed: float) -> str:
-        left = _number(self._state, "time_left")
+        left = number(self._state, "time_left")
         if self._wall_time is not None:
             bound = max(0.0, self._wall_time - elapsed)
             return f"at most {span(bound)} left"
         return f"about {span(left)} left" if left is not None else "time left unknown yet"
 
 
-def _activity(event: Event) -> str:
-    f = event.fields
-    if event.event == "tool_called":
-        return f"{f.get('role')}: {f.get('tool')}"
-    if event.event == "model_called":
-        return f"{f.get('role')}: {f.get('model')} answered"
-    return f"analyst: {f.get('attempt')} is bound by {f.get('bottleneck')}"
-
-
-def _attempt_line(f: Fields) -> str:
-    head = f"{f.get('attempt')!s:>4}  {f.get('outcome')!s:<8}"
-    seconds = _number(f, "seconds")
-    if seconds is None:
-        why = str(f.get("reason") or f.get("note") or "").replace("_", " ")
-        return f"{head} {why}  {f.get('change') or ''}".rstrip()
-    figures = f"{duration(seconds):>9}  {percent(_number(f, 'share_of_limit')):>6} of limit"
-    return f"{head} {figures}  {f.get('change') or ''}".rstrip()
-
-
-def _iteration_line(f: Fields) -> str:
-    left = _number(f, "time_left")
-    parts = [f"iteration {f.get('iteration')} of {f.get('iterations')}: best {f.get('best') or '-'}"]
-    if _number(f, "seconds") is not None:
-        parts.append(f"{duration(_number(f, 'seconds'))}, {percent(_number(f, 'share_of_limit'))} of limit")
-    if left is not None:
-        parts.append(f"about {span(left)} left")
-    return ", ".join(parts)
-
-
-def _workloads(f: Fields) -> list[str]:
-    workloads = f.get("workloads")
-    return [
-        f"{w.get('workload')}: baseline {duration(_number(w, 'baseline_seconds'))},"
-        f" limit {duration(_number(w, 'limit_seconds'))}"
-        for w in (workloads if isinstance(workloads, list) else [])
-        if isinstance(w, dict)
-    ]
-
-
-def _reason(f: Fields) -> str:
-    return next((words for reason, words in STOP_WORDS.items() if reason == f.get("reason")), str(f.get("reason")))
-
-
 def _style(f: Fields) -> str:
     return {"kept": "green", "rejected": "red", "unjudged": "red"}.get(str(f.get("outcome")), "dim")
-
-
-def _number(f: Fields, name: str) -> float | None:
-    value = f.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _started_line(f: Fields) -> str:
-    return f"run {f.get('run')}: opening the task, measuring the machine and the baseline"
-
-
-def _opened_line(f: Fields) -> str:
-    return "; ".join([f"task opened in {span(_number(f, 'seconds'))}", *_workloads(f)])
-
-
-_LINES: dict[EventKind, Callable[[Fields], str]] = {
-    "run_started": _started_line,
-    "task_opened": _opened_line,
-    "attempt_judged": _attempt_line,
-    "iteration_ended": _iteration_line,
-    "stopping": lambda f: f"stopping: {_reason(f)}",
-    "run_failed": lambda f: f"the run failed: {f.get('message', f.get('error', ''))}",
-}

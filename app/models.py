@@ -17,7 +17,7 @@ from agents.models.catalogue import Price
 from agents.models.connections import Connection
 from agents.models.spec import TAKES_REST_AS_IT_IS, parse_spec
 from agents.settings import ROLES, Role
-from app.configuration import Asked, Configuration, configure
+from app.configuration import Asked, Configuration, configure, require_usable
 from app.exits import DONE, FAILED, REJECTED
 from app.probe import Probe, probe
 from app.quantities import count, money, span, tokens
@@ -109,21 +109,33 @@ def try_model(spec: str, asked: Asked, timeout: float, as_json: bool) -> int:
 
     Raises WarpsmithError when it can't even be asked: no such provider, no key.
     """
-    from agents.models.registry import resolve
+    from agents.models.registry import connect, resolve
 
     configuration = configure(
         Asked(model=spec, base_url=asked.base_url, dialect=asked.dialect, config=asked.config, fallback=("none",)),
         os.environ,
         Path.cwd(),
     )
-    price = configuration.catalogue.of(spec).price
+    require_usable(configuration)
+    facts = configuration.catalogue.of(spec)
+    named = parse_spec(spec)
+    connection = configuration.connections.providers.get(named.provider)
 
     async def ask() -> Probe:
         model = resolve(spec, connections=configuration.connections)
+        bare = connect(named, connection) if connection is not None else None
         try:
-            return await probe(model, price, timeout)
+            return await probe(
+                model,
+                facts.price,
+                timeout,
+                known_window=(connection.window if connection else None) or facts.window,
+                ask_window=bare.probe if bare else None,
+            )
         finally:
             await model.aclose()
+            if bare is not None:
+                await bare.aclose()
 
     done = asyncio.run(ask())
     if as_json:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
@@ -36,7 +36,7 @@ ADD = ToolSpec(
         "additionalProperties": False,
     },
 )
-_ROWS = 120
+_ROWS = 72
 """Lines of the table in the prompt, about 1,500 tokens in all: OpenAI's caches begin at 1,024."""
 
 
@@ -70,15 +70,26 @@ class Probe(BaseModel):
         return next(check.works for check in self.checks if check.name == name)
 
 
-async def probe(model: ChatModel, price: Price | None, timeout: float) -> Probe:
-    """Ask `model` twice, within `timeout` seconds in all. Raises nothing that a model can cause."""
+AskWindow: TypeAlias = Callable[[], Awaitable[int | None]]
+"""Asks a provider for a model's window, in tokens."""
+
+
+async def probe(
+    model: ChatModel, price: Price | None, timeout: float, *, known_window: int | None, ask_window: AskWindow | None
+) -> Probe:
+    """Ask `model` twice, within `timeout` seconds in all. Raises nothing that a model can cause.
+
+    known_window: as set or as the catalogue has it. ask_window: None for a model that has no provider to ask.
+    """
     began = time.monotonic()
+    told: int | None = None
     replies: list[Reply] = []
     pieces: list[list[str]] = []
     failure: ModelError | None = None
     try:
         async with asyncio.timeout(timeout):
             await _two_requests(model, replies, pieces)
+            told = await _told(ask_window)
     except ModelError as error:
         failure = error
     except TimeoutError:
@@ -86,7 +97,7 @@ async def probe(model: ChatModel, price: Price | None, timeout: float) -> Probe:
     usage = _sum([reply.usage for reply in replies] + ([failure.usage] if failure and failure.usage else []))
     return Probe(
         model=model.name,
-        checks=_checks(model, replies, pieces, failure),
+        checks=(*_checks(model, replies, pieces, failure), window_check(told, known_window, model.window)),
         usage=usage,
         dollars=price.of(usage) if price is not None else None,
         seconds=time.monotonic() - began,
@@ -126,6 +137,7 @@ async def _two_requests(model: ChatModel, replies: list[Reply], pieces: list[lis
 def _checks(
     model: ChatModel, replies: Sequence[Reply], pieces: Sequence[Sequence[str]], failure: ModelError | None
 ) -> tuple[Check, ...]:
+    """All but the window's."""
     if not replies:
         assert failure is not None
         answered = failure.fault in ("auth", "quota", "bad_request", "overflow", "refusal")
@@ -134,7 +146,7 @@ def _checks(
             Check(name=name, works="unknown", found="not tried")
             for name in ("tools", "parallel tools", "streaming", "usage", "caching")
         ]
-        return (Check(name="reachable", works="yes" if answered else "no", found=text), *unknown, _window(model))
+        return (Check(name="reachable", works="yes" if answered else "no", found=text), *unknown)
     return (
         Check(name="reachable", works="yes", found=f"answered as {one_line(replies[0].model or model.name)}"),
         _tools(replies[0], replies[1:], failure),
@@ -142,7 +154,6 @@ def _checks(
         _streaming(pieces),
         _usage(replies),
         _caching(replies),
-        _window(model),
     )
 
 
@@ -192,19 +203,40 @@ def _usage(replies: Sequence[Reply]) -> Check:
 
 
 def _caching(replies: Sequence[Reply]) -> Check:
+    read = next((reply.usage for reply in reversed(replies) if reply.usage.cached_tokens), None)
+    if read is not None:
+        share = f"{count(read.cached_tokens)} of {count(read.input_tokens)} tokens"
+        return Check(name="caching", works="yes", found=f"{share} were read from the cache")
     if len(replies) < 2:
         return Check(name="caching", works="unknown", found="there was no second request with the same beginning")
-    usage = replies[1].usage
-    if usage.cached_tokens:
-        share = f"{count(usage.cached_tokens)} of {count(usage.input_tokens)} tokens"
-        return Check(name="caching", works="yes", found=f"the second request read {share} from the cache")
     written = " though it was written to the cache" if replies[0].usage.cache_write_tokens else ""
     found = f"nothing was reported as cached{written}; some providers cache longer prompts only, or need a moment"
     return Check(name="caching", works="unknown", found=found)
 
 
-def _window(model: ChatModel) -> Check:
-    return Check(name="window", works="yes", found=f"{count(model.window)} tokens of prompt and reply")
+def window_check(told: int | None, known: int | None, used: int) -> Check:
+    """The window that the provider `told` against the one `known` here and the one that a run would use, in tokens."""
+    if told is not None and known is not None and known > told:
+        found = f"set to {count(known)} tokens, but the server says {count(told)}: set `window` to that"
+        return Check(name="window", works="no", found=found)
+    if told is not None and known is None:
+        works: Works = "yes" if told >= used else "no"
+        advice = "" if works == "yes" else f", and a run assumes {count(used)}: set `window` in warpsmith.toml"
+        return Check(name="window", works=works, found=f"the server says {count(told)} tokens{advice}")
+    if known is not None:
+        also = {None: "; the server does not say", known: ", and the server says so too"}.get(
+            told, f"; the server would allow {count(told)}"
+        )
+        return Check(name="window", works="yes", found=f"{count(known)} tokens as set or known{also}")
+    found = f"nobody says how large it is; a run assumes {count(used)} tokens: set `window` in warpsmith.toml"
+    return Check(name="window", works="unknown", found=found)
+
+
+async def _told(ask_window: AskWindow | None) -> int | None:
+    try:
+        return None if ask_window is None else await ask_window()
+    except ModelError:
+        return None  # many servers have no list of models; that says nothing about the model
 
 
 def _numbers(call: ToolCall) -> tuple[int, int] | None:

@@ -88,6 +88,13 @@ def money(dollars: float | None) -> str:
     return f"${dollars:.{1 - math.floor(math.log10(abs(dollars)))}f}"
 
 
+def cost(dollars: float | None, unpriced_tokens: int) -> str:
+    """What calls cost, and how many tokens of them have no known price: `$0.12 + 3.1k tokens unpriced`."""
+    if dollars is None or not unpriced_tokens:
+        return money(dollars)
+    return f"{money(dollars)} + {tokens(unpriced_tokens)} tokens unpriced"
+
+
 def figure(value: float) -> str:
     """A number to four significant digits, large ones with a decimal prefix: `2.910 M`, `0.06257`."""
     if abs(value) < 1e4:

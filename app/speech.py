@@ -20,18 +20,20 @@ class Speech:
     def __init__(self, lines: int) -> None:
         self._lines = lines
         self._said: dict[str, str] = {}
+        self._ended: set[str] = set()
         self._speaker = ""
         self._height = 0
 
     def add(self, speaker: str, piece: str) -> None:
-        """`speaker` said `piece`; an empty piece begins anew."""
-        before = self._said.get(speaker, "") if piece else ""
+        """`speaker` said `piece`: the first of a reply, or the next."""
+        before = "" if speaker in self._ended else self._said.get(speaker, "")
+        self._ended.discard(speaker)
         self._said[speaker] = (before + piece)[-KEPT:]
         self._speaker = speaker
 
     def end(self, speaker: str) -> None:
-        """`speaker` is done; what it said stays until somebody else speaks."""
-        self._said.pop(speaker, None) if speaker != self._speaker else None
+        """Its reply is whole, or lost; what it said stays to be read until somebody speaks."""
+        self._ended.add(speaker)
 
     def __bool__(self) -> bool:
         return bool(self._said.get(self._speaker, "").strip())

@@ -1,0 +1,142 @@
+"""A run's events as single lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pydantic import JsonValue
+
+from agents.events import Event
+from agents.limits import STOP_WORDS
+from app.plain import one_line
+from app.quantities import duration, percent, span
+
+Fields = dict[str, JsonValue]
+
+FAULT_WORDS = {
+    "transient": "is out of reach or overloaded",
+    "overflow": "says that the prompt is too long",
+    "refusal": "declined to answer",
+    "auth": "does not accept the key",
+    "quota": "says that the account is used up",
+    "bad_request": "does not accept the request",
+    "format": "gave replies that could not be used",
+    "user": "was put aside by you",
+}
+"""What a model did, by fault or by why another one speaks."""
+CASE_WORDS = {
+    "truncated": "its reply was cut off",
+    "empty": "its reply was empty",
+    "prose": "it wrote where a call was wanted",
+    "refused": "it declined",
+    "arguments": "the arguments of its call could not be used",
+}
+"""What was wrong with a reply, by case."""
+
+
+def line(event: Event) -> str:
+    """An event as one line of text; empty for events that only a log needs."""
+    words = _LINES.get(event.event)
+    return words(event.fields) if words else ""
+
+
+def number(fields: Fields, name: str) -> float | None:
+    """A figure of an event, None where it has none."""
+    value = fields.get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def activity(event: Event) -> str:
+    """What a role is doing, for a line that the next activity replaces; empty for other events."""
+    f = event.fields
+    match event.event:
+        case "tool_called":
+            return f"{f.get('role')}: {f.get('tool')}"
+        case "model_called":
+            return f"{f.get('role')}: {f.get('model')} answered"
+        case "profiled" | "diagnosed":
+            return f"analyst: {f.get('attempt')} is bound by {f.get('bottleneck')}"
+        case "model_retried" | "model_corrected":
+            return line(event)
+        case _:
+            return ""
+
+
+def attempt_line(f: Fields) -> str:
+    """One judged attempt: outcome, time or reason, change."""
+    head = f"{f.get('attempt')!s:>4}  {f.get('outcome')!s:<8}"
+    seconds = number(f, "seconds")
+    if seconds is None:
+        why = str(f.get("reason") or f.get("note") or "").replace("_", " ")
+        return one_line_after(f"{head} {why}", f.get("change"))
+    figures = f"{duration(seconds):>9}  {percent(number(f, 'share_of_limit')):>6} of limit"
+    return one_line_after(f"{head} {figures}", f.get("change"))
+
+
+def one_line_after(head: str, change: JsonValue) -> str:
+    return f"{head}  {one_line(str(change or ''))}".rstrip()
+
+
+def workloads(f: Fields) -> list[str]:
+    """What the baseline and the limit of each workload are."""
+    found = f.get("workloads")
+    return [
+        f"{w.get('workload')}: baseline {duration(number(w, 'baseline_seconds'))},"
+        f" limit {duration(number(w, 'limit_seconds'))}"
+        for w in (found if isinstance(found, list) else [])
+        if isinstance(w, dict)
+    ]
+
+
+def stop_reason(f: Fields) -> str:
+    """Why a run ends, in words, with what it was told beside it."""
+    words = next((words for reason, words in STOP_WORDS.items() if reason == f.get("reason")), str(f.get("reason")))
+    message = one_line(str(f.get("message") or ""))
+    return f"{words} ({message})" if message else words
+
+
+def _iteration_line(f: Fields) -> str:
+    left = number(f, "time_left")
+    parts = [f"iteration {f.get('iteration')} of {f.get('iterations')}: best {f.get('best') or '-'}"]
+    if number(f, "seconds") is not None:
+        parts.append(f"{duration(number(f, 'seconds'))}, {percent(number(f, 'share_of_limit'))} of limit")
+    if left is not None:
+        parts.append(f"about {span(left)} left")
+    return ", ".join(parts)
+
+
+def _retried_line(f: Fields) -> str:
+    did = FAULT_WORDS.get(str(f.get("fault")), str(f.get("fault")))
+    return f"{f.get('role')}: {f.get('model')} {did}; again in {span(number(f, 'wait'))}{_said(f)}"
+
+
+def _changed_line(f: Fields) -> str:
+    why = str(f.get("why"))
+    did = FAULT_WORDS.get(why, why)
+    return f"{f.get('role')}: now {f.get('after')}, since {f.get('before')} {did}{_said(f)}"
+
+
+def _corrected_line(f: Fields) -> str:
+    return f"{f.get('role')}: {f.get('model')} was told that {CASE_WORDS.get(str(f.get('case')), str(f.get('case')))}"
+
+
+def _said(f: Fields) -> str:
+    message = one_line(str(f.get("message") or ""))
+    return f" ({message})" if message else ""
+
+
+def _opened_line(f: Fields) -> str:
+    return "; ".join([f"task opened in {span(number(f, 'seconds'))}", *workloads(f)])
+
+
+_LINES: dict[str, Callable[[Fields], str]] = {
+    "run_started": lambda f: f"run {f.get('run')}: opening the task, measuring the machine and the baseline",
+    "task_opened": _opened_line,
+    "attempt_judged": attempt_line,
+    "iteration_ended": _iteration_line,
+    "model_retried": _retried_line,
+    "model_changed": _changed_line,
+    "model_corrected": _corrected_line,
+    "stopping": lambda f: f"stopping: {stop_reason(f)}",
+    "run_failed": lambda f: f"the run failed: {f.get('message', f.get('error', ''))}",
+}
