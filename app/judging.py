@@ -15,6 +15,7 @@ from app.exits import DONE, FAILED, REJECTED
 from app.inputs import kernel_at, task_at
 from app.quantities import figure, percent
 from app.terminal import console_for, plain_table, print_verdict
+from tools.counters import Counted
 from tools.executor import LOCAL, executor_for
 from tools.job_process import Progress
 from tools.records import Kernel, Profile, Verdict
@@ -73,6 +74,8 @@ def print_profile(console: Console, profile: Profile) -> None:
     console.print(f"[bold]{profile.bottleneck}[/bold] bound on workload {escape(profile.workload)}", highlight=False)
     for text in profile.evidence:
         console.print(f"  {escape(text)}", highlight=False)
+    if profile.counters is not None and profile.counters.status == "counted":
+        _print_counters(console, profile.counters)
     if profile.metrics:
         console.print()
         table = plain_table("metric", "value", "", "from", numeric=("value",))
@@ -93,6 +96,24 @@ def print_profile(console: Console, profile: Profile) -> None:
             console.print(table)
     for text in by_reason(profile.missing):
         console.print(f"not measured: {escape(text)}", highlight=False)
+
+
+def _print_counters(console: Console, counters: Counted) -> None:
+    """What is behind the class, what warps wait for, and what the profiler itself advises."""
+    unit = f", the limit is {counters.unit}" if counters.unit else ""
+    console.print(f"  cause: {counters.cause}{unit}, in {escape(counters.kernel)}", highlight=False)
+    if counters.stalls:
+        console.print()
+        table = plain_table("warps wait", "", "share", numeric=("share",))
+        for stall in counters.stalls:
+            table.add_row(stall.reason, escape(stall.meaning), percent(stall.share))
+        console.print(table)
+    if counters.rules:
+        console.print()
+        table = plain_table("the profiler's own rules", "gain", "", numeric=("gain",))
+        for rule in counters.rules:
+            table.add_row(rule.name, percent(rule.speedup), escape(rule.text))
+        console.print(table)
 
 
 def by_reason(missing: Sequence[str]) -> list[str]:

@@ -489,7 +489,7 @@ def test_the_command_profiles_the_kernel_alone() -> None:
     command = collect_command("ncu", ["./replay", "kernel.so"], Path("r.ncu-rep"), wanted, ["a__b.sum", "c__d.avg"])
     text_of = " ".join(command)
     assert "--clock-control none" in text_of
-    assert "--kernel-name regex:^(solve_rows|finish)$" in text_of
+    assert "--kernel-name regex:(^|::)(solve_rows|finish)(<|$)" in text_of
     assert "--launch-skip 2 --launch-count 4" in text_of
     assert "--metrics a__b.sum,c__d.avg" in text_of
     assert text_of.count("--section ") == len(ncu.SECTIONS)

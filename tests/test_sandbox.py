@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -187,3 +189,25 @@ def eventually(seconds: float = 20) -> Iterator[None]:
     while time.monotonic() < deadline:
         yield
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize("level", ["bwrap", "namespaces"])
+def test_a_loopback_leads_nowhere_else(level: Level) -> None:
+    """An instrument talks to its program over it; the machine's own loopback and the network stay out of reach."""
+    sandbox = attempt(level)
+    if sandbox is None:
+        pytest.skip(f"no {level} here")
+    weaker = dataclasses.replace(sandbox, seccomp=False, landlock=0)
+    with socket.socket() as outside:
+        outside.bind(("127.0.0.1", 0))
+        outside.listen(1)
+        code = f"""import socket
+inside, client = socket.socket(), socket.socket()
+inside.bind(("127.0.0.1", 0)); inside.listen(1); client.connect(inside.getsockname()); print("inside")
+for address in (("127.0.0.1", {outside.getsockname()[1]}), ("10.0.0.1", 80)):
+    try: socket.socket().connect(address); print("outside")
+    except OSError: pass"""
+        python = Path(sys.executable).resolve()
+        policy = Confinement(read_only=(Path(sys.base_prefix).resolve(),), proc=True, loopback=True)
+        ran = run_command(weaker.wrap([str(python), "-c", code], policy), timeout=20, env={})
+    assert (ran.exit_code, ran.stdout) == (0, "inside\n"), ran.stderr

@@ -5,7 +5,6 @@ Not covered: races in global memory, which no tool here sees; repeated runs are 
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import struct
@@ -18,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from tools import cuda_programs
 from tools.contract import Signature, Slot
-from tools.cuda_process import Host, device_files, driver_environment
+from tools.cuda_instruments import Bench
+from tools.cuda_process import Host
 from tools.process import Completed, run_command
 from tools.records import Diagnostic
-from tools.sandbox import Confinement
 from tools.targets.cuda_toolkit import find_toolkit
 
 SECONDS = 60.0
@@ -81,26 +79,13 @@ def sanitize(host: Host, library: Path, plans: Mapping[str, bytes], jobs: Sequen
 def _run(host: Host, program: Path, library: Path, plan: Path, tool: str) -> Outcome:
     own = plan.with_name(f"{plan.name}.{tool}")
     own.mkdir()
+    bench = Bench(host, library, plan, own)
     command = [
         *(str(program.resolve()), "--tool", tool, *OPTIONS[tool], "--error-exitcode", str(FOUND)),
         *("--print-limit", "4", "--target-processes", "application-only"),
-        *(str(cuda_programs.replay()), str(library), str(plan), "1"),
+        *bench.program(1),
     ]
-    toolkit = find_toolkit()
-    policy = Confinement(
-        read_only=(*toolkit.folders, cuda_programs.replay(), library, plan, Path("/sys")),
-        writable=(own,),
-        devices=device_files(),
-        file_size=1 << 30,
-        open_files=1024,
-        allow_fork=True,
-        proc=True,
-    )
-    own_root = host.sandbox.level in ("bwrap", "namespaces")
-    # The tool talks to the program by sockets and starts it; what hides files and the network stays in force.
-    sandbox = dataclasses.replace(host.sandbox, seccomp=False, landlock=host.sandbox.landlock if own_root else 0)
-    environment = {**driver_environment(host.uuid), "PATH": "/usr/bin:/bin", "TMPDIR": str(own), "HOME": str(own)}
-    ran = run_command(sandbox.wrap(command, policy), timeout=SECONDS, env=environment, cwd=Path("/"))
+    ran = run_command(bench.confined(command), timeout=SECONDS, env=bench.environment(), cwd=Path("/"))
     return outcome_of(tool, ran)
 
 

@@ -57,6 +57,9 @@ class Confinement:
     """It sees /proc: of its own pid namespace, or at lower levels what Landlock leaves of the machine's."""
     observed: bool = False
     """An instrument (perf) starts it on our behalf and is its parent; it then dies with that instrument."""
+    loopback: bool = False
+    """A network of its own, where there is one, has a loopback that is up: an instrument talks over it to the program
+    that it watches. bubblewrap always brings it up."""
     fixed_addresses: bool = False
     """Start it without address space randomisation (AddressSanitizer's runtime wants that on new kernels)."""
 
@@ -131,6 +134,7 @@ class Sandbox:
             ("-P", policy.proc),
             ("-A", policy.fixed_addresses),
             ("-G", bool(policy.devices)),
+            ("-U", policy.loopback and self.level == "namespaces"),
         )
         return [*words, *(switch for switch, on in switches if on), "--"]
 

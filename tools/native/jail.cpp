@@ -5,12 +5,15 @@
 //     -m BYTES address space      -f BYTES file size           -c SECONDS of CPU      -n FILES open
 //     -N new namespaces (user, mount, pid, network, ipc, uts) and a root that holds only the paths named
 //     -P /proc is visible         -L Landlock                  -S seccomp             -F may not fork
+//     -U the loopback of a new network is up
 //     -A no address space randomisation  -G may name its threads and bind a Unix socket, as a GPU's driver does
 //     -Q print Landlock's ABI and whether seccomp is there
 #include <signal.h>
 #include <stdio.h>
+#include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
@@ -35,7 +38,7 @@ struct Options {
     rlim_t memory = RLIM_INFINITY, file_size = RLIM_INFINITY, cpu = RLIM_INFINITY, files = RLIM_INFINITY;
     pid_t parent = 0;
     bool namespaces = false, proc = false, landlock = false, seccomp = false, no_fork = false, fixed_addresses = false,
-         driver = false;
+         driver = false, loopback = false;
 };
 
 void limit(__rlimit_resource what, rlim_t value) {
@@ -113,6 +116,15 @@ void enter_new_root(const Options& options) {
     }
 }
 
+void bring_loopback_up() {
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ifreq request{};
+    strcpy(request.ifr_name, "lo");
+    request.ifr_flags = IFF_UP;
+    require(fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &request) == 0, "loopback");
+    close(fd);
+}
+
 /// Returns in a process that stands alone in new namespaces, below a first process that reaps, below this one.
 void enter_namespaces(const Options& options) {
     const auto uid = std::to_string(getuid()), gid = std::to_string(getgid());
@@ -122,6 +134,7 @@ void enter_namespaces(const Options& options) {
     write_file("/proc/self/setgroups", "deny");
     write_file("/proc/self/uid_map", uid + " " + uid + " 1");
     write_file("/proc/self/gid_map", gid + " " + gid + " 1");
+    if (options.loopback) bring_loopback_up();
     for (const bool first : {true, false}) {
         const pid_t child = fork();
         require(child >= 0, "fork");
@@ -156,7 +169,7 @@ void install_seccomp(bool no_fork, bool driver) {
 /// Leaves `argv` at the program to run.
 Options parse(int argc, char** argv) {
     Options options;
-    for (int option; (option = getopt(argc, argv, "+r:w:p:m:f:c:n:NPLSFAGQ")) != -1;) switch (option) {
+    for (int option; (option = getopt(argc, argv, "+r:w:p:m:f:c:n:NPLSFAGUQ")) != -1;) switch (option) {
         case 'r': options.read_only.push_back(optarg); break;
         case 'w': options.writable.push_back(optarg); break;
         case 'p': options.parent = atoi(optarg); break;
@@ -170,6 +183,7 @@ Options parse(int argc, char** argv) {
         case 'S': options.seccomp = true; break;
         case 'F': options.no_fork = true; break;
         case 'G': options.driver = true; break;
+        case 'U': options.loopback = true; break;
         case 'A': options.fixed_addresses = true; break;
         case 'Q':
             printf("%d %d\n", confine::landlock_abi(), prctl(PR_GET_SECCOMP) >= 0);

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -38,6 +38,7 @@ SECTIONS: Final = (
 COLLECTIONS: Final = ("profiling", "launch")
 PAGE_SECONDS: Final = 60.0
 PAGE_BYTES: Final = 64 << 20
+INSTALLATIONS: Final = ("/opt/nvidia/nsight-compute",)
 PLACES: Final = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
 UNKNOWN_METRIC: Final = "Failed to find metric"
 _PROFILED: Final = re.compile(r"==PROF== Profiling ")
@@ -96,6 +97,12 @@ def find_ncu() -> str | None:
     return next((str(place) for place in places if place.is_file()), None)
 
 
+def folders_of(ncu: str) -> tuple[Path, ...]:
+    """What a confined ncu needs to see: its own installation, and that behind the toolkit's wrapper script."""
+    own = Path(ncu).resolve().parent
+    return tuple(dict.fromkeys(path for path in (own, *map(Path, INSTALLATIONS)) if path.is_dir()))
+
+
 def collect_command(
     ncu: str, program: Sequence[str], report: Path, wanted: Wanted, metrics: Sequence[str]
 ) -> list[str]:
@@ -103,7 +110,7 @@ def collect_command(
     command = [ncu, "--clock-control", "none", "--cache-control", "all", "--force-overwrite", "--export", str(report)]
     command += ["--import-source", "yes", "--kernel-name-base", "function"]
     if wanted.kernels:
-        command += ["--kernel-name", f"regex:^({'|'.join(re.escape(name) for name in wanted.kernels)})$"]
+        command += ["--kernel-name", f"regex:(^|::)({'|'.join(re.escape(name) for name in wanted.kernels)})(<|$)"]
     command += ["--launch-skip", str(wanted.skip), "--launch-count", str(wanted.count)]
     for section in wanted.sections:
         command += ["--section", section]
@@ -163,8 +170,10 @@ def collect(
     folder: Path,
     timeout: float,
     env: Mapping[str, str],
+    confine: Callable[[list[str]], list[str]] = list,
 ) -> Findings | Uncounted:
-    """Profile the launches that `program` makes; `folder` is where the report and ncu's own lock file go.
+    """Profile the launches that `program` makes; `folder` is where the report and ncu's own lock file go. `confine`
+    puts a command behind a sandbox: of the run, and of reading the report, which the run's program could have written.
 
     To be called with the device's lock held. `timeout` is in seconds, for the profiled run; reading the report comes
     on top. Never raises for what ncu can't do: that is `Uncounted`.
@@ -178,20 +187,22 @@ def collect(
         names, _ = validate((*named(), *wanted.metrics), chip_metrics(ncu))
         metrics = [name for name in names if can_be_asked(name)]
         command = collect_command(ncu, program, report, wanted, metrics)
-        ran = run_command(command, timeout=timeout, env=environment, output_limit=PAGE_BYTES)
+        ran = run_command(confine(command), timeout=timeout, env=environment, cwd=folder, output_limit=PAGE_BYTES)
         if UNKNOWN_METRIC in ran.stdout + ran.stderr:  # ends the run; the sections deliver what they have
             command = collect_command(ncu, program, report, wanted, ())
-            ran = run_command(command, timeout=timeout, env=environment, output_limit=PAGE_BYTES)
+            ran = run_command(confine(command), timeout=timeout, env=environment, cwd=folder, output_limit=PAGE_BYTES)
         if (fault := fault_of(ran, report.is_file())) is not None:
             return fault
-        pages = [_page(ncu, report, page, environment) for page in ("raw", "details", "source")]
+        pages = [
+            _page(confine(page_command(ncu, report, page)), page, environment) for page in ("raw", "details", "source")
+        ]
     except InfrastructureError as error:
         return uncounted("failed", error.message)
     return read_report(Pages(*pages), files, wanted.metrics)
 
 
-def _page(ncu: str, report: Path, page: str, env: Mapping[str, str]) -> str:
-    ran = run_command(page_command(ncu, report, page), timeout=PAGE_SECONDS, env=env, output_limit=PAGE_BYTES)
+def _page(command: list[str], page: str, env: Mapping[str, str]) -> str:
+    ran = run_command(command, timeout=PAGE_SECONDS, env=env, output_limit=PAGE_BYTES)
     if not ran.ok or ran.truncated:
         raise InfrastructureError(f"the {page} page of the profiler's report can't be read")
     return ran.stdout

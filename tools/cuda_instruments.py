@@ -1,0 +1,66 @@
+"""A profiler or sanitizer that runs a kernel alone on a GPU: what it sees, and what stays out of its reach.
+
+Both talk to the program by sockets and start it themselves, so seccomp is left out; what hides files, other processes
+and the network stays in force. Not covered: a kernel that falsifies what an instrument says of it. That is why no
+figure of an instrument is a verdict.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import cuda_programs
+from tools.cuda_process import Host, device_files, driver_environment
+from tools.sandbox import Confinement
+from tools.targets.cuda_toolkit import find_toolkit
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One kernel, one recorded workload, and the one folder that an instrument may write."""
+
+    host: Host
+    library: Path
+    plan: Path
+    folder: Path
+    shown: tuple[Path, ...] = ()
+    """Folders of the instrument itself."""
+    file_size: int = 1 << 30
+    """Bytes of the largest file that it may write."""
+
+    def program(self, calls: int) -> list[str]:
+        """The bare command that runs the kernel `calls` times."""
+        return [str(cuda_programs.replay()), str(self.library), str(self.plan), str(calls)]
+
+    def confined(self, command: Sequence[str]) -> list[str]:
+        """`command`, which may start the program, behind the sandbox."""
+        policy = Confinement(
+            read_only=(
+                *find_toolkit().folders,
+                *self.shown,
+                cuda_programs.replay(),
+                self.library,
+                self.plan,
+                Path("/sys"),
+            ),
+            writable=(self.folder,),
+            devices=device_files(),
+            file_size=self.file_size,
+            open_files=1024,
+            allow_fork=True,
+            proc=True,
+            loopback=True,
+        )
+        sandbox = self.host.sandbox
+        own_root = sandbox.level in ("bwrap", "namespaces")
+        weaker = dataclasses.replace(sandbox, seccomp=False, landlock=0 if own_root else sandbox.landlock)
+        return weaker.wrap(list(command), policy)
+
+    def environment(self) -> dict[str, str]:
+        """All that it sees of the environment."""
+        path = f"{find_toolkit().root / 'bin'}:/usr/bin:/bin"
+        own = {"PATH": path, "LC_ALL": "C", "TMPDIR": str(self.folder), "HOME": str(self.folder)}
+        return {**driver_environment(self.host.uuid), **own}
