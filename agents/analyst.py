@@ -6,23 +6,20 @@ from agents import briefing
 from agents.actions import TOOLS
 from agents.context import Context
 from agents.seat import Seat
-from agents.state import NOTHING_SPENT, Spent, State
-from agents.thread import prompt_budget
+from agents.state import State
 from agents.toolbox import Toolbox
 from agents.turn import converse
 
 
-async def examine(state: State, context: Context) -> Spent:
-    """Have the analyst read this iteration's attempts, if it judged any that are new. Returns what the turn cost."""
+async def examine(state: State, context: Context) -> float:
+    """Have the analyst read this iteration's attempts, if it judged any that are new. Returns seconds on the device."""
     iteration = state["iteration"] + 1
     attempts = context.attempts.first(state["attempts"])
     new = [attempt for attempt in attempts if attempt.iteration == iteration]
     if not new:
-        return NOTHING_SPENT
-    seat = Seat(context, "analyst", iteration, state["attempts"], state["spent"])
-    opening = briefing.for_analyst(context, attempts, new, iteration, prompt_budget(seat))
+        return 0.0
+    seat = Seat(context, "analyst", iteration, state["attempts"], state.get("device_seconds", 0.0))
+    opening = briefing.for_analyst(seat, new)
     toolbox = Toolbox(TOOLS["analyst"], seat)
-    end = await converse(
-        seat, f"{iteration:04d}-analyst", opening, toolbox, "Hand in your diagnoses by calling `diagnose`."
-    )
-    return end.spent
+    end = await converse(seat, f"{iteration:04d}-analyst", opening, toolbox)
+    return end.device_seconds

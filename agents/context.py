@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from agents.attempts import Attempts
 from agents.events import Journal
+from agents.lessons import Lessons
 from agents.library import Library
 from agents.limits import Clock
-from agents.models.base import ChatModel
+from agents.models.failover import Lineup
+from agents.models.money import Answered, Purse
+from agents.models.retry import Stopping
+from agents.secrets import Scrubber
 from agents.settings import Role, RunSettings
 from memory.runs import RunFolder
 from tools.executor import Executor
 from tools.records import TaskFacts
 from tools.targets.base import FlagGroup
 from tools.task import TaskSource
+
+OnRoleText: TypeAlias = Callable[[Role, str], None]
 
 
 @dataclass(frozen=True)
@@ -27,10 +34,19 @@ class Context:
     facts: TaskFacts
     flag_groups: Sequence[FlagGroup]
     """What a tuner may try of the target's compiler flags."""
-    models: Mapping[Role, ChatModel]
+    models: dict[Role, Lineup]
+    """Who plays which role; a person may change it between two calls (`agents.drive.Control.use`)."""
+    purse: Purse
+    answered: Answered
+    """Replies that were paid for before this process began."""
+    stopping: Stopping
+    scrubber: Scrubber
+    on_text: OnRoleText
+    """Hears each piece of a reply as it comes; nothing of it is stored."""
     executor: Executor
     run: RunFolder
     attempts: Attempts
     journal: Journal
     clock: Clock
     library: Library
+    lessons: Lessons

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 from langchain_core.runnables import RunnableConfig
@@ -14,19 +15,28 @@ from langgraph.runtime import RunControl
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from agents.attempts import Attempts
+from agents.casting import Casting, refuse_without_start
 from agents.checkpoints import checkpointer, where_to_go_on
-from agents.context import Context
+from agents.context import Context, OnRoleText
 from agents.events import Journal, OnEvent
 from agents.graph import build_graph
+from agents.lessons import Lessons
 from agents.library import Library
 from agents.limits import Clock, StopReason
-from agents.models.base import ChatModel, ModelUnavailable
-from agents.models.registry import resolve
+from agents.models.base import ModelUnavailable
+from agents.models.catalogue import Catalogue
+from agents.models.connections import Connections
+from agents.models.failover import Lineup
+from agents.models.money import Answered, Purse, spent_so_far
+from agents.models.retry import Stopping
+from agents.secrets import Scrubber
 from agents.settings import Role, RunSettings
-from agents.state import NOTHING_SPENT, State, added
+from agents.shelves import LessonShelf
+from agents.state import State
 from memory.files import RunFolderError
+from memory.lesson_store import LessonStore
 from memory.runs import RunFolder
-from tools.errors import InfrastructureError, KernelError, WarpsmithError
+from tools.errors import InfrastructureError, WarpsmithError
 from tools.executor import Executor
 from tools.targets.base import Target
 from tools.targets.cpu import CpuTarget
@@ -59,6 +69,12 @@ class Outcome(BaseModel):
     device_seconds: float
     input_tokens: int
     output_tokens: int
+    cached_tokens: int = 0
+    """Of the input tokens, those read from the provider's cache."""
+    reasoning_tokens: int = 0
+    """Of the output tokens."""
+    unpriced_tokens: int = 0
+    """Of all tokens, those whose price nobody knows: `dollars` lacks them."""
     dollars: float
     final: dict[str, JsonValue] | None = None
     """The best kernel measured afresh against the starting kernel: a `tools.records.Verdict` as JSON.
@@ -71,18 +87,31 @@ class Control:
     def __init__(self) -> None:
         self.reason: StopReason | None = None
         self.steps = RunControl()
+        self.stopping = Stopping()
         self._cut: Callable[[], object] | None = None
+        self._recast: Callable[[Role, Sequence[str]], None] | None = None
 
     def stop(self, reason: StopReason = "user", grace: float = 2.0) -> None:
         """Ends the run at the next step, or `grace` seconds later in the middle of one; a second call cuts at once."""
         again, self.reason = self.reason is not None, self.reason or reason
         self.steps.request_drain(reason)
+        self.stopping.set()
         if self._cut is not None:
             asyncio.get_running_loop().call_later(0 if again else grace, self._cut)
 
-    def holds(self, work: asyncio.Task[object]) -> None:
-        """From now on `stop` is about `work`."""
-        self._cut = work.cancel
+    def use(self, role: Role, spec: str, *fallback: str) -> None:
+        """From its next call on another model plays `role`; it gets the whole history. The settings stay as they are:
+        a resumed run begins with what it is given.
+
+        Raises UnknownModel, ModelError (its key is missing), and WarpsmithError while no run goes on.
+        """
+        if self._recast is None:
+            raise WarpsmithError("no run is going on", "Name the model when you start or resume one.")
+        self._recast(role, (spec, *fallback))
+
+    def holds(self, work: asyncio.Task[object], recast: Callable[[Role, Sequence[str]], None]) -> None:
+        """From now on `stop` and `use` are about `work`."""
+        self._cut, self._recast = work.cancel, recast
         if self.reason is not None:
             work.cancel()
 
@@ -95,25 +124,50 @@ async def optimize(
     on_event: OnEvent,
     *,
     control: Control | None = None,
+    connections: Connections | None = None,
+    catalogue: Catalogue | None = None,
+    on_text: OnRoleText | None = None,
 ) -> Outcome:
     """Runs `task` until one of the stop reasons holds and returns how it ended.
 
-    executor: the caller closes it. Writes everything into `run`: events.jsonl, attempts, best, state.sqlite,
-    facts.json, outcome.json. A run folder that was begun before is gone on with. Neither prints nor installs signal
+    executor: the caller closes it. connections: where providers are reached, and with which keys; nothing that is
+    written or told holds one. catalogue: windows and prices. on_text: hears replies as they come, by role.
+
+    Writes everything into `run`: events.jsonl, attempts, best, state.sqlite, facts.json, outcome.json. A run folder
+    that was begun before is gone on with. Neither prints nor installs signal
     handlers: the caller passes a `Control` and calls its `stop` on Ctrl-C; the run then ends with the reason `user`.
     Cancelling the coroutine works too: outcome.json is written before CancelledError goes on.
 
-    Raises UnknownModel, TaskError (the task can't be opened), KernelError (there is no starting kernel to tune, or
-    its settings are not allowed), InfrastructureError (the judge is gone, or the run folder can't be written); the
-    folder stays whole and resumable.
+    Raises UnknownModel, ModelError (a key is missing), TaskError (the task can't be opened), KernelError (there is no
+    starting kernel to tune, or its settings are not allowed), InfrastructureError (the judge is gone, or the run folder
+    can't be written); the folder stays whole and resumable.
     """
-    models = _models(task, settings)
+    refuse_without_start(task, settings)
+    scrubber, budgets, told = Scrubber.of(connections), settings.budgets, run.events()
+    purse = Purse(budgets.dollars, budgets.tokens, spent_so_far(told))
+    casting = Casting(settings, connections, catalogue or Catalogue.with_prices(), purse, scrubber)
+    run.keep_out(scrubber.known)
     control = control or Control()
     try:
-        with Journal(run.path / "events.jsonl", on_event) as journal:
-            return await _Drive(task, settings, run, executor, journal, control, models).go()
+        models = casting.roles()
+        with Journal(run.path / "events.jsonl", on_event, scrubber) as journal:
+            drive = _Drive(
+                task,
+                settings,
+                run,
+                executor,
+                journal,
+                control,
+                casting,
+                models,
+                Answered(told),
+                on_text or _heard_by_nobody,
+            )
+            return await drive.go()
     except RunFolderError as error:
         raise InfrastructureError(error.message, error.advice) from error
+    finally:
+        await casting.aclose()
 
 
 @dataclass
@@ -126,15 +180,18 @@ class _Drive:
     executor: Executor
     journal: Journal
     control: Control
-    models: dict[Role, ChatModel]
+    casting: Casting
+    models: dict[Role, Lineup]
+    answered: Answered
+    on_text: OnRoleText
     clock: Clock = field(default_factory=Clock)
-    state: State = field(default_factory=lambda: State(iteration=0, spent=NOTHING_SPENT))
+    state: State = field(default_factory=lambda: State(iteration=0))
 
     async def go(self) -> Outcome:
         """Work until it ends or is cut, and write down how in either case."""
         self._announce()
         work: asyncio.Task[StopReason] = asyncio.create_task(self._work())
-        self.control.holds(cast("asyncio.Task[object]", work))
+        self.control.holds(cast("asyncio.Task[object]", work), self._recast)
         try:
             reason = await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -182,10 +239,13 @@ class _Drive:
             except GraphDrained:
                 return self.control.reason or "user"
             except ModelUnavailable as error:
+                if self.control.reason is not None:
+                    return self.control.reason
                 self.journal.tell("stopping", reason="models_unavailable", message=str(error))
                 return "models_unavailable"
             finally:
                 alarm.cancel()
+                context.library.close()
             return cast(StopReason, self.state["stop"])
 
     async def _open(self) -> Context:
@@ -200,19 +260,32 @@ class _Drive:
             notes=list(facts.notes),
             workloads=[workload.model_dump(mode="json", include=kept) for workload in facts.workloads],
         )
+        attempts = Attempts(self.task, self.executor, self.run, self.journal)
+        store = None if self.settings.lessons is None else LessonStore(Path(self.settings.lessons))
+        shelf = None if store is None else LessonShelf(store)
+        documents = [Path(path) for path in self.settings.documents]
         return Context(
             task=self.task,
             settings=self.settings,
             facts=facts,
             flag_groups=_TARGET[self.settings.language].tunable_flags,
             models=self.models,
+            purse=self.casting.purse,
+            answered=self.answered,
+            stopping=self.control.stopping,
+            scrubber=self.casting.scrubber,
+            on_text=self.on_text,
             executor=self.executor,
             run=self.run,
-            attempts=Attempts(self.task, self.executor, self.run, self.journal),
+            attempts=attempts,
             journal=self.journal,
             clock=self.clock,
-            library=Library(self.run, facts),
+            library=Library(self.run, facts.header, self.settings.language, documents, shelf),
+            lessons=Lessons(store, self.run, attempts, self.journal, task=self.task, facts=facts),
         )
+
+    def _recast(self, role: Role, specs: Sequence[str]) -> None:
+        self.models[role] = self.casting.lineup(specs)
 
     def _end_by_wall_time(self) -> asyncio.TimerHandle:
         """A model or a kernel that hangs can't outlive the time budget by more than a minute and a tenth of it.
@@ -228,7 +301,7 @@ class _Drive:
             "run_started",
             run=self.run.id,
             task=self.task.name,
-            target="cpu",
+            target=_TARGET[self.settings.language].name,
             models=self.settings.models.model_dump(mode="json"),
             budgets=self.settings.budgets.model_dump(mode="json"),
             parallel=self.settings.parallel,
@@ -247,7 +320,7 @@ class _Drive:
             rejections=dict(Counter(str(self.run.verdict(attempt.id)["reason"]) for attempt in rejected)),
             elapsed=self.clock.elapsed,
             final=None if final is None else cast(dict[str, JsonValue], final["verdict"]),
-            **added(NOTHING_SPENT, self.state["spent"]),
+            **self.casting.purse.spent_with(self.state.get("device_seconds", 0.0)),
         )
         self.run.write_outcome(outcome.model_dump(mode="json"))
         winner = None if best is None else self.run.attempt(best)
@@ -266,16 +339,5 @@ class _Drive:
         return outcome
 
 
-def _models(task: TaskSource, settings: RunSettings) -> dict[Role, ChatModel]:
-    """A model for each role. `builtin:autotune` can't plan without a starting kernel."""
-    named: dict[Role, str] = {
-        "planner": settings.models.planner,
-        "coder": settings.models.coder,
-        "analyst": settings.models.analyst,
-    }
-    if settings.language not in task.start and any(spec.startswith("builtin:") for spec in named.values()):
-        raise KernelError(
-            f"the task {task.name} has no starting kernel in {settings.language}, and builtin:autotune only tunes one",
-            "Pass one with --start, or name a model that writes code with --model.",
-        )
-    return {role: resolve(spec, settings.seed) for role, spec in named.items()}
+def _heard_by_nobody(_role: Role, _piece: str) -> None:
+    return None

@@ -45,8 +45,8 @@ async def code(state: CodeOrder, runtime: Runtime[Context]) -> Command[Literal["
 
 async def analyse(state: State, runtime: Runtime[Context]) -> Command[Literal["plan"]]:
     """Read what this iteration's attempts measured, and close the iteration."""
-    spent = await analyst.examine(state, runtime.context)
-    return Command(update=steps.close_iteration(state, spent, runtime.context), goto="plan")
+    device_seconds = await analyst.examine(state, runtime.context)
+    return Command(update=steps.close_iteration(state, device_seconds, runtime.context), goto="plan")
 
 
 async def finish(state: State, runtime: Runtime[Context]) -> Command[Literal["__end__"]]:

@@ -77,14 +77,16 @@ def out_of_budget(spent: Spent, elapsed: float, budgets: Budgets) -> StopReason 
     return next((reason for reason, (amount, bound) in used.items() if bound is not None and amount >= bound), None)
 
 
-def reason_to_stop(state: State, share_of_limit: float | None, elapsed: float, budgets: Budgets) -> StopReason | None:
+def reason_to_stop(
+    state: State, spent: Spent, share_of_limit: float | None, elapsed: float, budgets: Budgets
+) -> StopReason | None:
     """Why the run ends before its next iteration, or None.
 
-    share_of_limit: the best kernel's, None while there is none.
+    spent: by the whole run so far. share_of_limit: the best kernel's, None while there is none.
     """
     if budgets.near_limit is not None and share_of_limit is not None and share_of_limit >= 1 - budgets.near_limit:
         return "near_limit"
-    if reason := out_of_budget(state["spent"], elapsed, budgets):
+    if reason := out_of_budget(spent, elapsed, budgets):
         return reason
     if _no_time_for_another(state["iteration"], elapsed, budgets):
         return "wall_time"

@@ -9,8 +9,7 @@ from agents import briefing
 from agents.actions import TOOLS
 from agents.context import Context
 from agents.seat import Seat
-from agents.state import Hypothesis, Spent, State
-from agents.thread import prompt_budget
+from agents.state import Hypothesis, State
 from agents.toolbox import Toolbox
 from agents.turn import converse
 
@@ -21,7 +20,7 @@ class Proposed:
 
     hypotheses: tuple[str, ...]
     nothing_left: bool
-    spent: Spent
+    device_seconds: float
 
 
 async def propose(state: State, context: Context) -> Proposed:
@@ -29,18 +28,15 @@ async def propose(state: State, context: Context) -> Proposed:
     iteration = state["iteration"] + 1
     context.clock.begin_lap()
     context.journal.tell("iteration_started", iteration=iteration, iterations=context.settings.budgets.iterations)
-    seat = Seat(context, "planner", iteration, state["attempts"], state["spent"])
-    opening = briefing.for_planner(
-        context, context.attempts.first(state["attempts"]), iteration, state["stale"], prompt_budget(seat)
-    )
+    seat = Seat(context, "planner", iteration, state["attempts"], state.get("device_seconds", 0.0))
+    opening = briefing.for_planner(seat, state["stale"])
     toolbox = Toolbox(TOOLS["planner"], seat)
-    end = await converse(
-        seat, f"{iteration:04d}-planner", opening, toolbox, "Propose what to try by calling `propose`."
-    )
-    if end.answer is None:
-        return Proposed((), False, end.spent)
-    hypotheses = [Hypothesis.model_validate(item) for item in json.loads(end.answer.text)]
+    end = await converse(seat, f"{iteration:04d}-planner", opening, toolbox)
+    if not end.answers:
+        return Proposed((), False, end.device_seconds)
+    proposed = [item for answer in end.answers for item in json.loads(answer.text)]
+    hypotheses = [Hypothesis.model_validate(item) for item in proposed[: context.settings.parallel]]
     for hypothesis in hypotheses:
         context.journal.tell("hypothesis", iteration=iteration, **hypothesis.model_dump(mode="json"))
     ids = tuple(context.run.blobs.put(hypothesis.model_dump_json()) for hypothesis in hypotheses)
-    return Proposed(ids, not hypotheses, end.spent)
+    return Proposed(ids, not hypotheses, end.device_seconds)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agents.context import Context
 from agents.settings import Role
-from agents.state import Hypothesis, Spent
+from agents.state import Hypothesis
 from agents.toolbox import Refused
 from tools.records import ENTRY_FILE, Kernel
 
@@ -17,13 +17,13 @@ from tools.records import ENTRY_FILE, Kernel
 @dataclass(frozen=True)
 class Seat:
     """One role's turn. `hypothesis` is the coder's; `attempts` is how many attempts the role was told of,
-    `spent` what the run had paid before."""
+    `device_seconds` what the run had spent on the device before."""
 
     context: Context
     role: Role
     iteration: int
     attempts: int
-    spent: Spent
+    device_seconds: float
     hypothesis: Hypothesis | None = None
 
     @property

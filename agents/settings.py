@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -32,22 +33,42 @@ class Budgets(BaseModel):
     """Seconds of building, judging and profiling."""
 
 
+ROLES: tuple[Role, ...] = get_args(Role)
+
+
 class Models(BaseModel):
-    """Which model plays each role, as `provider:model`."""
+    """Which model plays each role, as `provider:model[@effort]`, and which take over when it can't."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     planner: str = DEFAULT_MODEL
     coder: str = DEFAULT_MODEL
     analyst: str = DEFAULT_MODEL
+    fallback: dict[Role, tuple[str, ...]] = {}
+    """By role, in the order in which they are tried; none where a role is left out."""
 
     @classmethod
     def choose(
-        cls, model: str | None = None, planner: str | None = None, coder: str | None = None, analyst: str | None = None
+        cls,
+        model: str | None = None,
+        planner: str | None = None,
+        coder: str | None = None,
+        analyst: str | None = None,
+        fallback: Sequence[str] = (),
     ) -> Models:
-        """`model` for every role that has none of its own."""
+        """`model` for every role that has none of its own, and `fallback` for all of them."""
         every = model or DEFAULT_MODEL
-        return cls(planner=planner or every, coder=coder or every, analyst=analyst or every)
+        return cls(
+            planner=planner or every,
+            coder=coder or every,
+            analyst=analyst or every,
+            fallback={role: tuple(fallback) for role in ROLES} if fallback else {},
+        )
+
+    def of(self, role: Role) -> tuple[str, ...]:
+        """All models of a role, the preferred one first."""
+        preferred: dict[Role, str] = {"planner": self.planner, "coder": self.coder, "analyst": self.analyst}
+        return (preferred[role], *self.fallback.get(role, ()))
 
 
 class RunSettings(BaseModel):
@@ -67,5 +88,15 @@ class RunSettings(BaseModel):
     """A prompt never holds more, whatever the model's window."""
     reply_tokens: int = Field(default=16_000, ge=1_000)
     """Kept free for the model's reply."""
+    outage_seconds: float = Field(default=900.0, ge=0)
+    """How long a model that is out of order is waited for, in one call."""
+    failover_seconds: float = Field(default=120.0, ge=0)
+    """The same while another model can take over."""
+    format_failures: int = Field(default=3, ge=1)
+    """Replies in a row that can't be used before another way of calling tools, or another model, is tried."""
+    documents: tuple[str, ...] = ()
+    """The user's files and folders that `search` looks through, as absolute paths."""
+    lessons: str | None = None
+    """The file that lessons are taken from and left in; None for a run that does neither."""
     seed: int = 0
     """Of `builtin:autotune`'s search; the judge's seeds are secret and never set."""

@@ -6,9 +6,25 @@ run is `agents.context.Context`; it is handed over anew when a run resumes and i
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypedDict
+import operator
+from typing import Annotated, Literal, TypeAlias, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
+
+Kind: TypeAlias = Literal[
+    "tiling",
+    "vectorization",
+    "memory_layout",
+    "fusion",
+    "parallelism",
+    "precision",
+    "unrolling",
+    "prefetching",
+    "algorithm",
+    "flags",
+    "other",
+]
+"""What sort of idea a hypothesis is; how often each came true is counted by it."""
 
 
 class Hypothesis(BaseModel):
@@ -21,6 +37,12 @@ class Hypothesis(BaseModel):
     metric: str = Field(min_length=1, max_length=200, description="The measured figure it should move, e.g. `seconds`.")
     expected: str = Field(min_length=1, max_length=400, description="By how much, e.g. `-20 %`.")
     parent: str | None = Field(description="The attempt to start from, e.g. `a3`; null only when there is none yet.")
+    lessons: list[int] = Field(
+        default=[],
+        max_length=8,
+        description="Numbers of lessons that this very change puts to the test; what it measures counts for or against.",
+    )
+    kind: Kind = Field(default="other", description="What sort of idea it is.")
 
 
 class Diagnosis(BaseModel):
@@ -42,28 +64,39 @@ class Diagnosis(BaseModel):
 
 
 class Spent(TypedDict):
-    """What was paid so far."""
+    """What was paid so far. `input_tokens` and `output_tokens` are all tokens; `cached_tokens` and `reasoning_tokens`
+    are parts of them, as are `unpriced_tokens`, whose price nobody knows and which `dollars` therefore lacks."""
 
     input_tokens: int
     output_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    unpriced_tokens: int
     dollars: float
     device_seconds: float
 
 
-NOTHING_SPENT = Spent(input_tokens=0, output_tokens=0, dollars=0.0, device_seconds=0.0)
-
-
-def device_time(seconds: float) -> Spent:
-    return Spent(input_tokens=0, output_tokens=0, dollars=0.0, device_seconds=seconds)
+NOTHING_SPENT = Spent(
+    input_tokens=0,
+    output_tokens=0,
+    cached_tokens=0,
+    reasoning_tokens=0,
+    unpriced_tokens=0,
+    dollars=0.0,
+    device_seconds=0.0,
+)
 
 
 def added(a: Spent, b: Spent) -> Spent:
-    """The sum of both; a missing one is nothing."""
+    """The sum of both."""
     return Spent(
-        input_tokens=a.get("input_tokens", 0) + b.get("input_tokens", 0),
-        output_tokens=a.get("output_tokens", 0) + b.get("output_tokens", 0),
-        dollars=a.get("dollars", 0.0) + b.get("dollars", 0.0),
-        device_seconds=a.get("device_seconds", 0.0) + b.get("device_seconds", 0.0),
+        input_tokens=a["input_tokens"] + b["input_tokens"],
+        output_tokens=a["output_tokens"] + b["output_tokens"],
+        cached_tokens=a["cached_tokens"] + b["cached_tokens"],
+        reasoning_tokens=a["reasoning_tokens"] + b["reasoning_tokens"],
+        unpriced_tokens=a["unpriced_tokens"] + b["unpriced_tokens"],
+        dollars=a["dollars"] + b["dollars"],
+        device_seconds=a["device_seconds"] + b["device_seconds"],
     )
 
 
@@ -87,7 +120,9 @@ class State(TypedDict, total=False):
     best: str | None
     stale: int
     """Judged attempts since the last gain."""
-    spent: Annotated[Spent, added]
+    device_seconds: Annotated[float, operator.add]
+    """Spent on the device by the steps that ended. What models cost is not in here: events.jsonl holds each call, paid
+    once however often the run is resumed (`agents.models.money`)."""
     elapsed: float
     """Seconds at work, over all resumptions."""
     stop: str | None
@@ -100,5 +135,5 @@ class CodeOrder(TypedDict):
     iteration: int
     slot: int
     attempts: int
-    spent: Spent
+    device_seconds: float
     hypothesis: str

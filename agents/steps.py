@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from agents import limits
+from agents import limits, reflection
 from agents.context import Context
 from agents.limits import StopReason
 from agents.planner import Proposed
-from agents.state import Begin, CodeOrder, Spent, State, added, device_time
+from agents.state import Begin, CodeOrder, State
 
 
 async def judge_start(state: Begin, context: Context) -> State:
@@ -23,7 +23,7 @@ async def judge_start(state: Begin, context: Context) -> State:
         attempts=context.attempts.count,
         best=_best(context),
         stale=0,
-        spent=device_time(device_seconds),
+        device_seconds=device_seconds,
         elapsed=context.clock.elapsed,
         stop=None,
     )
@@ -33,15 +33,16 @@ def reason_to_stop(state: State, context: Context) -> StopReason | None:
     """Why there is no next iteration, or None."""
     best = context.attempts.best()
     share = None if best is None else best.share_of_limit
-    return limits.reason_to_stop(state, share, context.clock.elapsed, context.settings.budgets)
+    spent = context.purse.spent_with(state.get("device_seconds", 0.0))
+    return limits.reason_to_stop(state, spent, share, context.clock.elapsed, context.settings.budgets)
 
 
 def planned(proposed: Proposed) -> State:
-    return State(hypotheses=len(proposed.hypotheses), spent=proposed.spent)
+    return State(hypotheses=len(proposed.hypotheses), device_seconds=proposed.device_seconds)
 
 
 def exhausted(proposed: Proposed) -> State:
-    return State(hypotheses=0, spent=proposed.spent, stop="exhausted")
+    return State(hypotheses=0, device_seconds=proposed.device_seconds, stop="exhausted")
 
 
 def orders(state: State, proposed: Proposed) -> list[CodeOrder]:
@@ -51,19 +52,21 @@ def orders(state: State, proposed: Proposed) -> list[CodeOrder]:
             iteration=state["iteration"] + 1,
             slot=slot,
             attempts=state["attempts"],
-            spent=added(state["spent"], proposed.spent),
+            device_seconds=state.get("device_seconds", 0.0) + proposed.device_seconds,
             hypothesis=hypothesis,
         )
         for slot, hypothesis in enumerate(proposed.hypotheses)
     ]
 
 
-def close_iteration(state: State, spent: Spent, context: Context) -> State:
+def close_iteration(state: State, device_seconds: float, context: Context) -> State:
     """Count the iteration, and how long it is since the last gain. One that judged nothing new counts as one
     attempt."""
     iteration = state["iteration"] + 1
     attempts = context.attempts.first(state["attempts"])
     new = [attempt for attempt in attempts if attempt.iteration == iteration]
+    reflection.score_iteration(context.run, new)
+    context.lessons.score_cited(new)
     gained = any(attempt.outcome == "kept" for attempt in new)
     stale = 0 if gained else state["stale"] + max(1, len(new))
     best, budgets, elapsed = context.attempts.best(), context.settings.budgets, context.clock.elapsed
@@ -80,7 +83,7 @@ def close_iteration(state: State, spent: Spent, context: Context) -> State:
         stale=stale,
         harness_seconds=context.clock.lap_inside,
     )
-    return State(iteration=iteration, best=_best(context), stale=stale, spent=spent, elapsed=elapsed)
+    return State(iteration=iteration, best=_best(context), stale=stale, device_seconds=device_seconds, elapsed=elapsed)
 
 
 async def measure_winner(state: State, context: Context) -> State:
@@ -88,8 +91,9 @@ async def measure_winner(state: State, context: Context) -> State:
     started = time.monotonic()
     if state.get("stop") is not None:
         context.journal.tell("stopping", reason=state["stop"])
-    await context.attempts.measure_winner()
-    return State(best=_best(context), spent=device_time(time.monotonic() - started), elapsed=context.clock.elapsed)
+    await context.attempts.measure_winner(state["iteration"])
+    seconds = time.monotonic() - started
+    return State(best=_best(context), device_seconds=seconds, elapsed=context.clock.elapsed)
 
 
 def _best(context: Context) -> str | None:

@@ -1,121 +1,219 @@
 """One turn of one role: ask the model, do what it asks for, until it is done.
 
 Every model call and every tool call is a task of its own, so that a run which was killed in the middle of a turn goes
-on after the last finished call and pays for nothing twice. Results travel by blob id.
+on after the last finished call and pays for nothing twice. Results travel by blob id. Replies that can't be used are
+answered, a bounded number of times (`agents.repairs`); then another way of calling tools or another model is tried.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypedDict
 
 from langgraph.func import task
 
-from agents.limits import out_of_budget
-from agents.models.base import ChatModel, Message, Reply, Request, ToolCall
+from agents import asking, repairs
+from agents.asking import Asked, Question
+from agents.models.base import Message, ModelUnavailable, Reply, Request, ToolCall
+from agents.models.failover import Voice
+from agents.repairs import WORDS, Case
 from agents.seat import Seat
-from agents.state import NOTHING_SPENT, Spent, added, device_time
-from agents.thread import COUNTER, within_window
-from agents.toolbox import Answer, Toolbox
-from memory.view import shorten
+from agents.thread import Opening, Thread, WindowTooSmall, bounded, reply_room, room_for
+from agents.toolbox import Answer, Fault, Toolbox
 from tools.records import Kernel
 
-ANSWER_TOKENS = 8_000
-"""The most that one tool result may take; the rest is in the run folder."""
-REMINDERS = 2
-"""How often a role that must end with a certain tool is asked to."""
-
-
-class Asked(TypedDict):
-    """A finished model call."""
-
-    reply: str
-    spent: Spent
+MISCALLED: tuple[Fault, ...] = ("unknown_tool", "invalid_json", "wrong_arguments")
+"""Faults in how a tool was called, not in what was wanted of it."""
+SUMMARY_REPLY = 3_200
+"""Tokens that a summary may take, reasoning included."""
 
 
 class Acted(TypedDict):
     """A finished tool call."""
 
     answer: str
-    spent: Spent
+    device_seconds: float
 
 
 @dataclass(frozen=True)
 class TurnEnd:
-    """What a turn left behind: the answer of the tool that ended it (None when no such tool was called), and its cost.
+    """What a turn left behind: the answers of the tools that ended it (none when no such tool was called), and its
+    seconds on the device.
 
     `kernel` is the last candidate that a tool handled, as JSON text.
     """
 
-    answer: Answer | None
+    answers: tuple[Answer, ...]
     kernel: str | None
-    spent: Spent
+    device_seconds: float
 
 
-async def converse(seat: Seat, name: str, opening: Sequence[Message], toolbox: Toolbox, reminder: str = "") -> TurnEnd:
-    """Let the model of the seat's role work until it stops calling tools, ends its turn, or a budget is used up.
+@dataclass
+class _Turn:
+    """What a turn knows while it goes on."""
 
-    name: unique in the run and equal when a resumed run does the turn again. reminder: said to a model that stops
-    without ending its turn by a tool; empty when it may.
-    """
-    context = seat.context
-    model, settings = context.models[seat.role], context.settings
-    thread, spent, kernel, reminders = list(opening), NOTHING_SPENT, None, 0
-    for _ in range(settings.turn_steps):
-        if out_of_budget(added(seat.spent, spent), context.clock.elapsed, settings.budgets):
-            break
+    seat: Seat
+    name: str
+    toolbox: Toolbox
+    thread: Thread
+    voice: Voice
+    device_seconds: float = 0.0
+    kernel: str | None = None
+    ending: list[Answer] = field(default_factory=list)
+    fenced: set[str] = field(default_factory=set)
+    """Entry files that were judged out of fenced blocks."""
+    failures: int = 0
+    """Replies in a row that could not be used."""
+    corrected: Case | None = None
+    """What was wrong with the last one."""
+    told: int = 0
+    """How much of what was said the transcript has."""
+    over: bool = False
+
+    async def step(self) -> None:
+        """One call to the model whose turn it is, and what follows from it."""
+        asked = await self._ask()
+        if asked is None or asked["ended"] is not None:
+            self.over = asked is not None
+        elif asked["window"] is not None:
+            self.voice.refit(asked["model"], asked["window"])
+        elif asked["gone"] is not None:
+            self.voice.drop(asked["model"], *asked["gone"])
+        elif asked["reply"] is not None:
+            reply = Reply.model_validate_json(self.seat.context.run.blobs.get(asked["reply"]))
+            self.voice.heard(asked["model"], reply.dialect)
+            self.corrected = None
+            await self._take(reply)
+
+    async def _ask(self) -> Asked | None:
+        """The next call's outcome; None when the model's window is too small and another is left."""
+        seat, specs = self.seat, tuple(self.toolbox.specs)
+        self.voice.recast(seat.context.models[seat.role])
+        left = self.voice.left()
+        speaker = (left or self.voice.lineup.candidates)[0]
+        room = room_for(seat, specs, speaker.name, speaker.window, speaker.output)
+        try:
+            await self.thread.prepare(room, self._summed_up)
+            messages = self.thread.messages(room)
+        except WindowTooSmall as error:
+            if len(left) < 2:
+                raise
+            self.voice.drop(speaker.name, "overflow", error.message)
+            return None
         request = Request(
-            messages=within_window(thread, toolbox.specs, seat),
-            tools=tuple(toolbox.specs),
-            reply_tokens=settings.reply_tokens,
-            cache_key=f"{context.run.id}-{seat.role}",
+            messages=messages,
+            tools=specs,
+            reply_tokens=room.reply,
+            cache_key=f"{seat.context.run.id}-{seat.role}",
+            dialect=self.voice.dialect_of(speaker),
         )
-        asked = await ask(seat, name, model, request)
-        reply = Reply.model_validate_json(context.run.blobs.get(asked["reply"]))
-        thread.append(reply.message)
-        spent = added(spent, asked["spent"])
+        question = Question(request, self.voice, room.counter, self.voice.change_to(speaker), self.corrected)
+        fresh, self.told = self.thread.said[self.told :], len(self.thread.said)
+        return await ask(seat, self.name, question, fresh)
+
+    async def _take(self, reply: Reply) -> None:
+        """Do what a reply asks for, or say why it can't be done."""
+        language = self.seat.context.settings.language
+        case = repairs.read(reply)
+        code = repairs.fenced_kernel(reply.text, language) if self.seat.role == "coder" else None
+        if case is not None:
+            self._correct(case, reply)
+        elif reply.tool_calls:
+            self.thread.add(reply.message)
+            await self._make(reply)
+        elif code is not None and code not in self.fenced:
+            self.fenced.add(code)
+            self.thread.add(reply.message)
+            answer = await self._act(repairs.call_for(code, language, f"fenced-{len(self.fenced)}"))
+            self.thread.add(repairs.answer_to_fence(answer.text, language))
+            self.failures = 0
+        elif self.seat.role == "coder" and self.kernel is not None:
+            self.over = True
+        else:
+            self._correct("prose", reply)
+
+    async def _make(self, reply: Reply) -> None:
+        """All calls in their order; each gets its answer, also those after one that ends the turn."""
+        answers = []
         for call in reply.tool_calls:
-            acted = await act(seat, name, toolbox, call)
-            answer = Answer.model_validate_json(context.run.blobs.get(acted["answer"]))
-            thread.append(
-                Message(
-                    speaker="tool", text=answer.text, call=call.id, failed=answer.fault is not None, label=call.name
-                )
-            )
-            spent = added(spent, acted["spent"])
-            kernel = answer.kernel.model_dump_json() if answer.kernel is not None else kernel
-            if answer.ends_turn:
-                return TurnEnd(answer, kernel, spent)
-        if not reply.tool_calls:
-            if not reminder or reminders == REMINDERS:
-                break
-            reminders += 1
-            thread.append(Message(speaker="user", text=reminder, label="reminder"))
-    return TurnEnd(None, kernel, spent)
+            answer = await self._act(call)
+            answers.append(answer)
+            failed = answer.fault is not None
+            self.thread.add(Message(speaker="tool", text=answer.text, call=call.id, failed=failed, label=call.name))
+        self.ending = [answer for answer in answers if answer.ends_turn]
+        self.over = bool(self.ending)
+        self.failures = self.failures if all(answer.fault in MISCALLED for answer in answers) else -1
+        self._count_failure("arguments")
+
+    async def _act(self, call: ToolCall) -> Answer:
+        acted = await act(self.seat, self.name, self.toolbox, call)
+        answer = Answer.model_validate_json(self.seat.context.run.blobs.get(acted["answer"]))
+        self.device_seconds += acted["device_seconds"]
+        self.kernel = answer.kernel.model_dump_json() if answer.kernel is not None else self.kernel
+        return answer
+
+    async def _summed_up(self, messages: tuple[Message, ...]) -> str | None:
+        """What a model of the seat's role makes of a conversation's older part; None when none could or would."""
+        blob = await sum_up(self.seat, self.name, self.voice, messages)
+        if blob is None:
+            return None
+        reply = Reply.model_validate_json(self.seat.context.run.blobs.get(blob))
+        return reply.text if reply.stop == "done" and not reply.tool_calls else None
+
+    def _correct(self, case: Case, reply: Reply) -> None:
+        seat = self.seat
+        room = reply_room(seat, seat.context.models[seat.role].window)
+        self.thread.add(*repairs.told(case, seat.role, reply, seat.context.settings.language, room))
+        self._count_failure(case)
+
+    def _count_failure(self, case: Case) -> None:
+        """After as many in a row as the settings allow: another dialect, another model, or the turn's end."""
+        most = self.seat.context.settings.format_failures
+        self.failures += 1
+        self.corrected = case if self.failures else None
+        if self.failures < most:
+            return
+        self.failures = 0
+        speaking = self.voice.left()[0].name
+        if case == "refused":
+            self.voice.drop(speaking, "refusal", f"it declined {most} times")  # nobody is left, as the next call says
+            return
+        message = f"{most} replies in a row could not be used, the last one was {WORDS[case]}"
+        self.over = self.over or not self.voice.adapt(message, may_switch=case != "truncated")
+
+
+async def converse(seat: Seat, name: str, opening: Opening, toolbox: Toolbox) -> TurnEnd:
+    """Let the model of the seat's role work until it ends its turn, stops calling tools, or a budget is used up.
+
+    name: the transcript's; unique in the run and equal when a resumed run does the turn again. Raises ModelUnavailable.
+    """
+    turn = _Turn(seat, name, toolbox, Thread(seat, name, opening), Voice(seat.context.models[seat.role]))
+    for _ in range(seat.context.settings.turn_steps):
+        await turn.step()
+        if turn.over:
+            break
+    return TurnEnd(tuple(turn.ending), turn.kernel, turn.device_seconds)
 
 
 @task
-async def ask(seat: Seat, name: str, model: ChatModel, request: Request) -> Asked:
-    """One model call."""
-    context = seat.context
-    started = time.monotonic()
-    reply = await model.reply(request)
-    seconds = time.monotonic() - started
-    context.clock.outside(seconds)
-    context.journal.tell(
-        "model_called", role=seat.role, model=model.name, **reply.usage.model_dump(mode="json"), seconds=seconds
-    )
-    _write_down(seat, name, request.messages, reply)
-    usage = reply.usage
-    cost = Spent(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        dollars=usage.dollars or 0.0,
-        device_seconds=0.0,
-    )
-    return Asked(reply=context.run.blobs.put(reply.model_dump_json()), spent=cost)
+async def ask(seat: Seat, name: str, question: Question, fresh: Sequence[Message]) -> Asked:
+    """One model call. fresh: what was said since the last one."""
+    return await asking.put(seat, question, lambda reply: _write_down(seat, name, fresh, reply))
+
+
+@task
+async def sum_up(seat: Seat, name: str, voice: Voice, messages: tuple[Message, ...]) -> str | None:
+    """A model call beside the turn, in which no tool is offered: the reply's blob, or None."""
+    speaker = voice.left()[0]
+    room = room_for(seat, (), speaker.name, speaker.window, speaker.output)
+    question = Question(Request(messages=messages, reply_tokens=min(room.reply, SUMMARY_REPLY)), voice, room.counter)
+    try:
+        asked = await asking.put(seat, question, lambda reply: _write_down(seat, f"{name}-summary", messages, reply))
+    except ModelUnavailable:
+        return None
+    return asked["reply"]
 
 
 @task
@@ -124,6 +222,7 @@ async def act(seat: Seat, name: str, toolbox: Toolbox, call: ToolCall) -> Acted:
     context = seat.context
     started = time.monotonic()
     answer = await toolbox.call(call)
+    answer = answer.model_copy(update={"text": context.scrubber.known(answer.text)})
     context.clock.outside(answer.device_seconds)
     context.journal.tell(
         "tool_called",
@@ -134,33 +233,26 @@ async def act(seat: Seat, name: str, toolbox: Toolbox, call: ToolCall) -> Acted:
         seconds=time.monotonic() - started,
     )
     context.run.transcript(name).add({"speaker": "tool", "call": call.id, "tool": call.name, "text": answer.text})
-    kept = (
-        answer if answer.ends_turn else answer.model_copy(update={"text": shorten(answer.text, ANSWER_TOKENS, COUNTER)})
-    )
-    return Acted(answer=context.run.blobs.put(kept.model_dump_json()), spent=device_time(answer.device_seconds))
+    kept = answer if answer.ends_turn else answer.model_copy(update={"text": bounded(seat, answer.text)})
+    return Acted(answer=context.run.blobs.put(kept.model_dump_json()), device_seconds=answer.device_seconds)
 
 
 @task
-async def judge_last(seat: Seat, kernel: str) -> Spent:
-    """Judge the last candidate of a turn (a Kernel as JSON) if it was not judged yet."""
+async def judge_last(seat: Seat, kernel: str) -> float:
+    """Judge the last candidate of a turn (a Kernel as JSON) if it was not judged yet. Returns seconds on the device."""
     judged = await seat.context.attempts.judge(
         Kernel.model_validate_json(kernel), seat.parent, seat.iteration, seat.hypothesis
     )
     seat.context.clock.outside(judged.device_seconds)
-    return device_time(judged.device_seconds)
+    return judged.device_seconds
 
 
-def _write_down(seat: Seat, name: str, messages: Sequence[Message], reply: Reply) -> None:
-    """The reply, and before a turn's first reply its opening: by blob id, so that equal parts are stored once.
-
-    The ledger is left out: it grows with the run and can be rendered again from the attempts that the seat was told of.
-    """
+def _write_down(seat: Seat, name: str, fresh: Sequence[Message], reply: Reply) -> None:
+    """The reply, and before it what the model was told since its last one beside tools' answers, which were written
+    when they came, and the opening, which was written when it was made."""
     transcript = seat.context.run.transcript(name)
-    if not any(message.speaker == "assistant" for message in messages):
-        for message in messages:
-            if message.label == "ledger":
-                transcript.add({"speaker": message.speaker, "label": "ledger", "attempts": seat.attempts})
-            else:
-                blob = seat.context.run.blobs.put(message.text)
-                transcript.add({"speaker": message.speaker, "label": message.label, "blob": blob})
+    for message in fresh:
+        if message.speaker in ("system", "user"):
+            blob = seat.context.run.blobs.put(message.text)
+            transcript.add({"speaker": message.speaker, "label": message.label, "blob": blob})
     transcript.add({"speaker": "assistant", **reply.model_dump(mode="json", exclude={"opaque"})})

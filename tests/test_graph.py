@@ -29,8 +29,9 @@ from agents.models import registry
 from agents.models.base import Message, ModelUnavailable, Reply
 from agents.settings import Budgets, Models, RunSettings
 from memory import ledger
+from memory.calibration import bound_of
 from memory.runs import RunFolder
-from memory.tokens import ByteBound
+from memory.tokens import COUNTER
 from tools.errors import InfrastructureError, KernelError
 from tools.records import Kernel, Unjudged, Verdict
 
@@ -85,7 +86,7 @@ class Stage:
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     made = Stage(tmp_path)
-    monkeypatch.setitem(registry.PROVIDERS, "scripted", lambda name, _: made.models[name])
+    monkeypatch.setitem(registry.LOCAL, "scripted", lambda spec, _: made.models[spec.model])
     return made
 
 
@@ -96,7 +97,8 @@ async def test_one_iteration_goes_from_hypothesis_to_verdict_to_diagnosis(stage:
     assert outcome.counts == {"kept": 2} and outcome.final is not None
     first, second = stage.run.attempts()
     assert (first.id, first.parent, first.iteration, first.hypothesis) == ("a0", None, 0, None)
-    assert (second.parent, second.iteration, second.hypothesis) == ("a0", 1, hypothesis("larger blocks"))
+    assert (second.parent, second.iteration) == ("a0", 1)
+    assert (second.hypothesis or {}).items() >= hypothesis("larger blocks").items()
     assert second.kernel["defines"] == {"BLOCK": "64"}
     assert (stage.run.diagnosis("a1") or {})["summary"] == "It streams."
     assert stage.run.outcome() == outcome.model_dump(mode="json")
@@ -155,7 +157,7 @@ async def test_a_planner_that_only_talks_is_reminded_and_then_passed_over(stage:
     stage.script([says("Hm."), says("Well."), says("No.")], [], [])
     outcome = await stage.play()
     assert (outcome.reason, outcome.iterations) == ("iterations", 1)
-    assert [m.label for m in stage.models["planner"].heard[2] if m.label == "reminder"] == ["reminder"] * 2
+    assert [m.label for m in stage.models["planner"].heard[2] if m.label == "repair"] == ["repair"] * 2
 
 
 async def test_parallel_hypotheses_are_judged_in_turn_each_against_the_best_by_then(stage: Stage) -> None:
@@ -427,13 +429,12 @@ async def test_every_reply_and_answer_is_in_the_transcript(stage: Stage) -> None
     await stage.play()
     lines = [json.loads(line) for line in (stage.run.path / "transcript/0001-coder-0.jsonl").read_text().splitlines()]
     spoken = [line["speaker"] for line in lines]
-    assert spoken[0] == "system" and spoken[-3:] == ["assistant", "tool", "assistant"]
-    assert "# The task: stub" in stage.run.blobs.get(lines[0]["blob"])
-    assert {"speaker": "user", "label": "ledger", "attempts": 1} in lines
+    assert spoken[:2] == ["view", "system"] and spoken[-3:] == ["assistant", "tool", "assistant"]
+    assert "# The task: stub" in stage.run.blobs.get(lines[1]["blob"])
 
 
 async def test_a_turn_never_outgrows_the_window(stage: Stage) -> None:
-    """A coder that reads a lot: its oldest answers are cut down, its newest stays whole."""
+    """A coder that reads a lot: its oldest answers give way, its newest stays whole."""
     model = ScriptedModel(
         [*(calls("show", {"attempt": "a0"}, call=f"k{i}") for i in range(60)), judge(64), says("Done.")], window=30_000
     )
@@ -446,11 +447,10 @@ async def test_a_turn_never_outgrows_the_window(stage: Stage) -> None:
         turn_steps=99,
     )
     await optimize(TASK, settings, stage.run, stage.executor, stage.events.append)
-    sizes = [sum(ByteBound().count(m.text) for m in heard) for heard in model.heard]
+    sizes = [sum(COUNTER.count(m.text) for m in heard) * bound_of("scripted:test") for heard in model.heard]
     assert max(sizes) < 29_000 and sizes[5] > sizes[0]
     answers = [m.text for m in model.heard[60] if m.speaker == "tool"]
-    assert "result cut" in answers[0] and "result cut" not in answers[-1] and '"files"' in answers[-1]
-    assert len(answers) == 60
+    assert '"files"' in answers[-1] and "extern" in answers[-1]
 
 
 def test_the_graph_goes_where_its_types_say() -> None:

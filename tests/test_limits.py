@@ -10,11 +10,19 @@ from agents.settings import DEFAULT_MODEL, Budgets, Models, RunSettings
 from agents.state import NOTHING_SPENT, Spent, State, added
 
 UNBOUNDED = Budgets(iterations=10, near_limit=None, patience=None)
-PAID = Spent(input_tokens=60, output_tokens=40, dollars=2.0, device_seconds=5.0)
+PAID = Spent(
+    input_tokens=60,
+    output_tokens=40,
+    cached_tokens=10,
+    reasoning_tokens=5,
+    unpriced_tokens=0,
+    dollars=2.0,
+    device_seconds=5.0,
+)
 
 
 def state(**changes: Any) -> State:
-    return State(iteration=3, stale=2, spent=PAID) | changes  # type: ignore[return-value]
+    return State(iteration=3, stale=2) | changes  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize(
@@ -41,11 +49,11 @@ def test_each_budget_ends_the_run_when_it_is_reached_and_not_before(
     budget: dict[str, Any], reason: StopReason | None
 ) -> None:
     budgets = UNBOUNDED.model_copy(update=budget)
-    assert reason_to_stop(state(), 0.85, 7.0, budgets) == reason
+    assert reason_to_stop(state(), PAID, 0.85, 7.0, budgets) == reason
 
 
 def test_without_an_accepted_kernel_nothing_is_near_the_limit() -> None:
-    assert reason_to_stop(state(), None, 0.0, UNBOUNDED.model_copy(update={"near_limit": 0.99})) is None
+    assert reason_to_stop(state(), PAID, None, 0.0, UNBOUNDED.model_copy(update={"near_limit": 0.99})) is None
 
 
 def test_every_reason_has_words() -> None:

@@ -108,7 +108,7 @@ class Catalogue:
         return tuple(self._models)
 
     def of(self, spec: str) -> ModelFacts:
-        """What is known of the model that `spec` names (`provider:model[@effort]`); nothing of one that is not there."""
+        """What is known of the model that `spec` names, as `provider:model[@effort]`; nothing of one not listed."""
         plain = _EFFORT.sub("", spec)
         for name in (spec, plain, _SNAPSHOT.sub("", plain)):
             if name in self._models:

@@ -1,0 +1,176 @@
+"""One call to a model: from the run's patience and purse to the lines of the journal.
+
+A reply counts once it stands in events.jsonl: a resumed run that comes to the same call finds it there and pays for
+nothing twice, however it was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypedDict
+
+from langgraph.config import get_config
+from pydantic import JsonValue
+
+from agents.limits import StopReason, out_of_budget
+from agents.models.base import ModelError, Reply, Request
+from agents.models.failover import Candidate, Change, Voice, Why, learnt_window
+from agents.models.money import BudgetSpent, prompt_tokens
+from agents.models.retry import Patience, Tried, persist
+from agents.repairs import Case
+from agents.seat import Seat
+from agents.thread import observe
+from memory.tokens import TokenCounter
+
+
+class Asked(TypedDict):
+    """How a call to `model` ended. Exactly one of the rest is not None: the reply's blob, why another model must be
+    asked, the window that the prompt did not fit, or the budget that is used up."""
+
+    model: str
+    reply: str | None
+    gone: tuple[Why, str] | None
+    window: int | None
+    ended: StopReason | None
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request to one of the models that are left, the next one first. `counter` counts its tokens; `change` and
+    `corrected` are told with it."""
+
+    request: Request
+    voice: Voice
+    counter: TokenCounter
+    change: Change | None = None
+    corrected: Case | None = None
+
+
+async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], None]) -> Asked:
+    """Ask for the next message. Must be called in a task of the graph.
+
+    Raises ModelUnavailable when the model can't reply and no other is left, or when the run is to stop: such a call is
+    made again by a resumed run.
+    """
+    context, voice = seat.context, question.voice
+    call = str(get_config()["metadata"]["langgraph_checkpoint_ns"]).rsplit(":", 1)[-1]
+    left = voice.left()
+    if not left:
+        raise voice.unavailable()
+    model = left[0].name
+    if (earlier := context.answered.find(call)) is not None:
+        return _asked(earlier.model, reply=earlier.blob)
+    spent = context.purse.spent_with(seat.device_seconds)
+    if ended := out_of_budget(spent, context.clock.elapsed, context.settings.budgets):
+        return _asked(model, ended=ended)
+    clerk = _Clerk(seat, call, model, write_reply)
+    clerk.tell_first(question)
+    try:
+        reply = await persist(
+            left[0].model,
+            question.request,
+            lambda piece: context.on_text(seat.role, piece),
+            _patience(seat, len(left) > 1),
+            clerk.tried,
+        )
+    except BudgetSpent as spent_up:
+        return _asked(model, ended=spent_up.reason)
+    except ModelError as error:
+        return _failed(question, left, error)
+    finally:
+        context.clock.outside(clerk.outside)
+    observe(seat, question.request, reply.usage, model)
+    if reply.stop == "refused" and len(left) > 1:
+        return _asked(model, gone=("refusal", "it declined to answer"))
+    return _asked(model, reply=clerk.blob)
+
+
+def _failed(question: Question, left: list[Candidate], error: ModelError) -> Asked:
+    """Another model is asked, or the same one with less; with none left the run ends."""
+    voice, model = question.voice, left[0].name
+    if error.fault == "overflow" and not voice.was_refitted(model):
+        request = question.request
+        prompt = prompt_tokens(request, question.counter)
+        return _asked(model, window=learnt_window(str(error), prompt, request.reply_tokens))
+    voice.lineup.rest(left[0], error.fault)
+    if len(left) == 1:
+        raise voice.unavailable(model, f"{error.fault}: {error.message}") from error
+    return _asked(model, gone=(error.fault, error.message))
+
+
+def _asked(
+    model: str,
+    *,
+    reply: str | None = None,
+    gone: tuple[Why, str] | None = None,
+    window: int | None = None,
+    ended: StopReason | None = None,
+) -> Asked:
+    return Asked(model=model, reply=reply, gone=gone, window=window, ended=ended)
+
+
+@dataclass
+class _Clerk:
+    """Writes down what happens in one call."""
+
+    seat: Seat
+    call: str
+    model: str
+    write_reply: Callable[[Reply], None]
+    outside: float = 0.0
+    """Seconds that were the provider's."""
+    blob: str = ""
+
+    def tell_first(self, question: Question) -> None:
+        """What led to the call, once however often it is made."""
+        about: dict[str, JsonValue] = {"role": self.seat.role, "iteration": self.seat.iteration, "call": self.call}
+        context, change = self.seat.context, question.change
+        if question.corrected is not None and context.answered.is_new("model_corrected", self.call):
+            context.journal.tell("model_corrected", **about, model=question.voice.speaking, case=question.corrected)
+        if change is not None and context.answered.is_new("model_changed", self.call):
+            context.journal.tell(
+                "model_changed",
+                **about,
+                before=change.before,
+                after=change.after,
+                why=change.why,
+                message=change.message,
+            )
+
+    def tried(self, tried: Tried) -> None:
+        self.outside += tried.seconds + (tried.wait or 0.0)
+        about: dict[str, JsonValue] = {
+            "role": self.seat.role,
+            "model": self.model,
+            "iteration": self.seat.iteration,
+            "call": self.call,
+            "attempt": tried.attempt,
+            "seconds": tried.seconds,
+        }
+        context = self.seat.context
+        if isinstance(tried.outcome, ModelError):
+            error = tried.outcome
+            about |= {"fault": error.fault, "message": error.message}
+            about |= {} if error.usage is None else error.usage.model_dump(mode="json")
+            if tried.wait is None:
+                context.journal.tell("model_failed", **about)
+            else:
+                context.journal.tell("model_retried", **about, wait=tried.wait)
+            return
+        reply = tried.outcome
+        self.blob = context.run.blobs.put(reply.model_dump_json())
+        self.write_reply(reply)
+        context.journal.tell(
+            "model_called", **about, stop=reply.stop, reply=self.blob, **reply.usage.model_dump(mode="json")
+        )
+
+
+def _patience(seat: Seat, has_another: bool) -> Patience:
+    """As long as the settings say, and no longer than the run may last."""
+    context = seat.context
+    settings, wall_time = context.settings, context.settings.budgets.wall_time
+    seconds = settings.failover_seconds if has_another else settings.outage_seconds
+    if wall_time is not None:
+        seconds = min(seconds, max(0.0, wall_time - context.clock.elapsed))
+    return Patience(seconds, context.stopping)

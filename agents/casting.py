@@ -1,0 +1,60 @@
+"""Gives each role its models: resolved by name, priced, paid from the run's purse, in the order of preference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agents.models.catalogue import Catalogue
+from agents.models.connections import Connections
+from agents.models.failover import Candidate, Lineup
+from agents.models.money import Paid, Purse
+from agents.models.registry import resolve
+from agents.secrets import Scrubber
+from agents.settings import ROLES, Role, RunSettings
+from memory.calibration import bound_of
+from memory.tokens import COUNTER, Corrected
+from tools.errors import KernelError
+from tools.task import TaskSource
+
+
+@dataclass
+class Casting:
+    """A run's models. All that were ever cast are closed at the end, since a call may still be in flight."""
+
+    settings: RunSettings
+    connections: Connections | None
+    catalogue: Catalogue
+    purse: Purse
+    scrubber: Scrubber
+    _all: list[Lineup] = field(default_factory=list)
+
+    def roles(self) -> dict[Role, Lineup]:
+        """As the settings name them. Raises UnknownModel, and ModelError where a key is missing."""
+        return {role: self.lineup(self.settings.models.of(role)) for role in ROLES}
+
+    def lineup(self, specs: Sequence[str]) -> Lineup:
+        """The models of these names, preferred first; a name that stands twice counts once."""
+        lineup = Lineup([self._candidate(spec) for spec in dict.fromkeys(specs)])
+        self._all.append(lineup)
+        return lineup
+
+    async def aclose(self) -> None:
+        for lineup in self._all:
+            await lineup.aclose()
+
+    def _candidate(self, spec: str) -> Candidate:
+        facts = self.catalogue.of(spec)
+        model = resolve(spec, self.settings.seed, connections=self.connections)
+        counter = Corrected(COUNTER, bound_of(model.name))  # a reservation may be too large, never too small
+        return Candidate(Paid(model, facts.price, self.purse, counter, self.scrubber), facts.output)
+
+
+def refuse_without_start(task: TaskSource, settings: RunSettings) -> None:
+    """KernelError when `builtin:autotune` has no starting kernel to tune."""
+    named = [spec for role in ROLES for spec in settings.models.of(role)]
+    if settings.language not in task.start and any(spec.startswith("builtin:") for spec in named):
+        raise KernelError(
+            f"the task {task.name} has no starting kernel in {settings.language}, and builtin:autotune only tunes one",
+            "Pass one with --start, or name a model that writes code with --model.",
+        )
