@@ -88,7 +88,6 @@ class Attempts:
             started = time.monotonic()
             verdict = await self._executor.evaluate(self._task, kernel, incumbent)
             seconds = time.monotonic() - started
-            change = describe_change(kernel, None if parent is None else self.kernel(parent))
             attempt = Attempt(
                 id=self._run.next_id(),
                 parent=parent,
@@ -96,9 +95,9 @@ class Attempts:
                 kernel_id=kernel.id,
                 kernel=kernel.model_dump(mode="json"),
                 hypothesis=None if hypothesis is None else hypothesis.model_dump(mode="json"),
-                change=change,
+                change=describe_change(kernel, None if parent is None else self.kernel(parent)),
                 outcome=outcome_of(verdict),
-                note=_note(verdict, best, hypothesis, change),
+                note=_note(verdict, best),
                 judged_at=time.time(),
                 device_seconds=seconds,
                 **_figures(verdict),
@@ -108,8 +107,9 @@ class Attempts:
             self._refuse_to_go_on_blind()
             return Judged(attempt, verdict, seconds, is_new=True)
 
-    async def measure_winner(self) -> None:
-        """Measures the best kernel afresh against the starting kernel; one that fails loses its place to the next best.
+    async def measure_winner(self, iteration: int) -> None:
+        """Measures the best kernel of all iterations up to `iteration` afresh against the starting kernel; one that
+        fails loses its place to the next best.
 
         What could not be judged keeps its place, without a final verdict; so does one whose last race other programs
         disturbed, with the verdict that says so: such a race refutes nothing.
@@ -121,7 +121,7 @@ class Attempts:
                 return
             disturbed = isinstance(verdict, Accepted) and verdict.cores_used_by_others is not None
             confirmed = disturbed or outcome_of(verdict) == "kept"
-            self._run.add_final(best.id, verdict.model_dump(mode="json"), confirmed)
+            self._run.add_final(best.id, verdict.model_dump(mode="json"), confirmed, iteration)
             if confirmed:
                 return
 
@@ -193,14 +193,13 @@ def _figures(verdict: Verdict) -> dict[str, float]:
     return {"seconds": verdict.seconds, "share_of_limit": verdict.share_of_limit, "speedup": verdict.speedup}
 
 
-def _note(verdict: Verdict, best: Attempt | None, hypothesis: Hypothesis | None, change: str) -> str:
-    """Why, in a few words; the hypothesis's own words come last since the ledger cuts them off."""
-    idea = "" if hypothesis is None or hypothesis.change == change else f"; {hypothesis.change}"
+def _note(verdict: Verdict, best: Attempt | None) -> str:
+    """Why, in a few words."""
     if isinstance(verdict, Rejected):
-        return f"{verdict.stage}: {verdict.reason}: {verdict.message}{idea}"
+        return f"{verdict.stage}: {verdict.reason}: {verdict.message}"
     if not isinstance(verdict, Accepted):
         return f"not judged: {verdict.message}"
     if verdict.comparison is None or best is None:
-        return f"{verdict.speedup:.3g}x the baseline{idea}"
+        return f"{verdict.speedup:.3g}x the baseline"
     race = verdict.comparison
-    return f"{race.ratio:.3f}x {best.id} [{race.interval.low:.3f}, {race.interval.high:.3f}]{idea}"
+    return f"{race.ratio:.3f}x {best.id} [{race.interval.low:.3f}, {race.interval.high:.3f}]"

@@ -1,48 +1,305 @@
-"""A turn's messages, kept within what the role's model can be sent: its oldest tool results give way first."""
+"""One turn's conversation, kept within what its model can be sent: the opening is projected anew for another window,
+and the turn's own messages give way, cheapest first, a summary last.
+
+The whole texts are in the transcript and under `evicted/`. What is sent depends only on the run's past, on what was
+said in this turn, on the settings and on the window, so a resumed turn sends what the killed one did.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from agents.models.base import Message, ToolSpec
+from pydantic import JsonValue
+
+from agents.models.base import Message, Request, ToolSpec, Usage
 from agents.seat import Seat
-from memory.tokens import ByteBound, TokenCounter
-from memory.view import Section, fit
+from memory import compaction
+from memory.compaction import AIM, FULL, Spoken
+from memory.tokens import COUNTER, Corrected, TokenCounter
+from memory.view import OVERHEAD, ViewTooLarge, shorten
+from prompts.render import render
+from tools.errors import WarpsmithError
 
-COUNTER: TokenCounter = ByteBound()
-_MARK = "\x00"
+REPLY_SHARE = 4
+"""A reply may take one part in so many of a small window."""
+SUMMARIES = 3
+"""Summaries by a model in one turn; what gives way afterwards gets a digest."""
+SUMMARY_TOKENS = 800
+WORTH_A_SUMMARY = 2_000
+"""Tokens; fewer are digested without asking a model."""
+ANSWER_TOKENS = 8_000
+"""The most that one tool's answer may take."""
 
-
-def prompt_budget(seat: Seat) -> int:
-    """Tokens that messages and tool manuals may take: the smaller of the setting and the window, less the reply."""
-    settings = seat.context.settings
-    return min(settings.context_tokens, seat.context.models[seat.role].window) - settings.reply_tokens
-
-
-def within_window(thread: Sequence[Message], specs: Sequence[ToolSpec], seat: Seat) -> tuple[Message, ...]:
-    """`thread`, its oldest tool results cut down first when it outgrows the budget."""
-    budget = prompt_budget(seat) - sum(COUNTER.count(spec.model_dump_json()) for spec in specs)
-    sections = [_as_section(message, str(i)) for i, message in enumerate(thread)]
-    texts = {section.label: section.text for section in fit(sections, budget, COUNTER)}
-    return tuple(_with_text(message, texts.get(str(i), "")) for i, message in enumerate(thread))
-
-
-def _as_section(message: Message, label: str) -> Section:
-    """A tool's result may shrink to its head; calls that carry whole files shrink after all results have."""
-    if message.speaker == "tool" and len(message.text) > 400:
-        note = f" … (result cut; {len(message.text)} characters, whole in the transcript)"
-        return Section(label, message.text, (message.text[:300] + note,), keep=0)
-    if message.tool_calls:
-        arguments = "".join(call.arguments for call in message.tool_calls)
-        return Section(label, message.text + _MARK + arguments, (message.text + _MARK,), keep=1)
-    return Section(label, message.text, keep=2)
+Summarise: TypeAlias = Callable[[tuple[Message, ...]], Awaitable[str | None]]
+"""Asks a model, for one reply without tools; None when it failed, refused or broke off."""
 
 
-def _with_text(message: Message, text: str) -> Message:
-    if not message.tool_calls:
-        return message if text == message.text else message.model_copy(update={"text": text})
-    said, _, arguments = text.partition(_MARK)
-    if arguments:
-        return message
-    emptied = tuple(call.model_copy(update={"arguments": "{}"}) for call in message.tool_calls)
-    return message.model_copy(update={"text": said, "tool_calls": emptied})
+class WindowTooSmall(WarpsmithError):
+    """A model's window can't hold what every prompt needs."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one prompt may hold. `budget` is tokens as the model counts them: messages without tools and reply."""
+
+    budget: int
+    window: int
+    model: str
+    factor: float
+    """From our count to the model's."""
+    tools: int
+    """Tokens of the tools' manuals ..."""
+    reply: int
+    """... and of the reply, neither of them part of `budget`."""
+
+    @property
+    def counter(self) -> Corrected:
+        return Corrected(COUNTER, self.factor)
+
+
+def reply_room(seat: Seat, window: int, output: int | None = None) -> int:
+    """Tokens that a reply may take: the setting, or what the model gives at most, or a share of a small window."""
+    return min(seat.context.settings.reply_tokens, output or window, window // REPLY_SHARE)
+
+
+def room_for(seat: Seat, specs: Sequence[ToolSpec], model: str, window: int, output: int | None = None) -> Room:
+    """The smaller of the setting and the window, less the reply and the tools' manuals.
+
+    What is built in reads for nothing and must see all of the ledger: only its window bounds it.
+    """
+    factor = seat.context.run.calibration.factor(seat.role, model, seat.iteration)
+    tools = Corrected(COUNTER, factor).count("\n".join(spec.model_dump_json() for spec in specs))
+    most = window if model.startswith("builtin:") else min(seat.context.settings.context_tokens, window)
+    reply = reply_room(seat, window, output)
+    return Room(most - reply - tools, window, model, factor, tools, reply)
+
+
+def bounded(seat: Seat, answer: str) -> str:
+    """A tool's answer as a prompt can hold it; a longer one is kept whole in `evicted/`, and says so."""
+    if COUNTER.count(answer) <= ANSWER_TOKENS:
+        return answer
+    where = seat.context.run.evicted.put(answer)
+    return f"{shorten(answer, ANSWER_TOKENS, COUNTER)}\n(whole in {where})"
+
+
+def observe(seat: Seat, request: Request, usage: Usage, model: str) -> None:
+    """Learn from what `model` reported for `request` how far our count is from its own."""
+    counted = sum(_cost(message, COUNTER) for message in request.messages)
+    counted += COUNTER.count("\n".join(spec.model_dump_json() for spec in request.tools))
+    seat.context.run.calibration.observe(seat.role, model, seat.iteration, counted, usage.input_tokens)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a turn begins. `project` makes its messages for a room; `facts` say what of, for the transcript."""
+
+    project: Callable[[Room], list[Message]]
+    facts: dict[str, JsonValue]
+
+
+class Thread:
+    """The messages of one turn. `name` is the turn's, under which its transcript lies."""
+
+    def __init__(self, seat: Seat, name: str, opening: Opening) -> None:
+        self._seat = seat
+        self._name = name
+        self._opening = opening
+        self._said: list[Message] = []
+        self._now: _Fitted | None = None
+        self._summaries = 0
+
+    @property
+    def said(self) -> tuple[Message, ...]:
+        """All that was said after the opening, whole."""
+        return tuple(self._said)
+
+    def add(self, *messages: Message) -> None:
+        """What was said next."""
+        for message in messages:
+            if self._now is not None:
+                self._now.items.append(_spoken(len(self._said), message))
+            self._said.append(message)
+
+    async def prepare(self, room: Room, summarise: Summarise | None = None) -> None:
+        """Make the thread fit `room`, with the help of a model where nothing cheaper helps. Writes the opening down.
+
+        Raises WindowTooSmall when the opening's fixed parts and the newest round don't fit.
+        """
+        if self._now is None or self._now.room != room:
+            self._now = self._begun(room, self._now)
+            record_opening(self._seat, self._name, self._opening, room, self._now.head)
+        fitted = self._now
+        if (excess := self._cheaply(fitted)) > 0 and (
+            count := compaction.oldest_rounds(fitted.items, excess, room.counter)
+        ):
+            await self._replace_first(fitted, count, summarise)
+        self._must_fit(fitted)
+
+    def messages(self, room: Room) -> tuple[Message, ...]:
+        """What to send to a model with that room: what was prepared for it, else made to fit without a model.
+
+        Raises WindowTooSmall.
+        """
+        if self._now is None or self._now.room != room:
+            fitted = self._begun(room, self._now)
+            excess = self._cheaply(fitted)
+            if excess > 0 and (count := compaction.oldest_rounds(fitted.items, excess, room.counter)):
+                self._digest_first(fitted, count)
+            self._must_fit(fitted)
+        else:
+            fitted = self._now
+        return (*fitted.head, *(self._message(item) for item in fitted.items))
+
+    def _begun(self, room: Room, before: _Fitted | None) -> _Fitted:
+        """The opening for `room`, and what was said, as far as it had already given way."""
+        try:
+            head = self._opening.project(room)
+        except ViewTooLarge as error:
+            needed = error.needed + room.tools + room.reply
+            raise WindowTooSmall(
+                f"{room.model} has a window of {room.window} tokens, and the {self._seat.role}'s task, ledger, tools "
+                f"and reply need about {needed}",
+                "Name a model with a larger window.",
+            ) from error
+        items = [_spoken(key, message) for key, message in enumerate(self._said)] if before is None else before.items
+        return _Fitted(room, head, sum(_cost(message, room.counter) for message in head), list(items))
+
+    def _cheaply(self, fitted: _Fitted) -> int:
+        """Shorten what can be shortened without a summary, once the room is nearly full; the tokens still too many."""
+        room, counter = fitted.room, fitted.room.counter
+        if fitted.taken + compaction.total(fitted.items, counter) <= FULL * room.budget:
+            return 0
+        aim = int(AIM * room.budget) - fitted.taken
+        fitted.items = compaction.without_words(fitted.items, aim, counter, self._keep)
+        return compaction.total(fitted.items, counter) - aim
+
+    def _must_fit(self, fitted: _Fitted) -> None:
+        """Cut even the newest round, if that is what it takes."""
+        left, counter = fitted.room.budget - fitted.taken, fitted.room.counter
+        if compaction.total(fitted.items, counter) > left:
+            fitted.items = compaction.last_resort(fitted.items, left, counter, self._keep)
+        if (cost := compaction.total(fitted.items, counter)) > left:
+            raise WindowTooSmall(
+                f"{fitted.room.model} has a window of {fitted.room.window} tokens, and the {self._seat.role}'s newest "
+                f"messages need {cost} where {left} are left",
+                "Name a model with a larger window.",
+            )
+
+    async def _replace_first(self, fitted: _Fitted, count: int, summarise: Summarise | None) -> None:
+        """A summary in place of the first messages, which are written to `evicted/` before anybody is asked."""
+        old, room = fitted.items[:count], fitted.room
+        size = compaction.total(old, room.counter)
+        if summarise is None or self._summaries == SUMMARIES or size < WORTH_A_SUMMARY:
+            self._digest_first(fitted, count)
+            return
+        self._summaries += 1
+        whole = self._whole(old)
+        where = self._keep(whole)
+        words = await self._summary(whole, room, summarise)
+        if words is None or room.counter.count(words) >= size:
+            self._digest_first(fitted, count)
+        else:
+            fitted.replace_first(count, render("earlier.md", where=where, words=words))
+
+    def _digest_first(self, fitted: _Fitted, count: int) -> None:
+        """What happened in a few lines in place of the first messages."""
+        old = fitted.items[:count]
+        where = self._keep(self._whole(old))
+        fitted.replace_first(count, render("earlier.md", where=where, words=compaction.digest(old, where)))
+
+    async def _summary(self, whole: str, room: Room, summarise: Summarise) -> str | None:
+        """A model's summary of `whole`; None when there is none that is worth having."""
+        system = render("summary.md")
+        most = room.budget - room.counter.count(system) - 4 * OVERHEAD
+        text = compaction.clipped_to(whole, most, room.counter)
+        said = await summarise((Message(speaker="system", text=system), Message(speaker="user", text=text)))
+        if said is None or not said.strip() or room.counter.count(said) > 2 * SUMMARY_TOKENS:
+            return None
+        return said.strip()
+
+    def _whole(self, items: Sequence[Spoken]) -> str:
+        return compaction.as_text([item if item.key < 0 else _spoken(item.key, self._said[item.key]) for item in items])
+
+    def _keep(self, text: str) -> str:
+        return self._seat.context.run.evicted.put(text)
+
+    def _message(self, item: Spoken) -> Message:
+        """What is left of a message; a note has a negative key."""
+        if item.key < 0:
+            return Message(speaker="user", text=item.text, label="earlier")
+        said = self._said[item.key]
+        calls = tuple(
+            call.model_copy(update={"arguments": arguments})
+            for call, arguments in zip(said.tool_calls, item.arguments, strict=True)
+        )
+        opaque = said.opaque if item.attached else None
+        return said.model_copy(update={"text": item.text, "tool_calls": calls, "opaque": opaque})
+
+
+@dataclass
+class _Fitted:
+    """A thread as it is sent to a model with a certain room. `taken`: tokens of its opening."""
+
+    room: Room
+    head: list[Message]
+    taken: int
+    items: list[Spoken]
+
+    def replace_first(self, count: int, note: str) -> None:
+        """One note in place of the first `count` messages."""
+        self.items = [Spoken(key=-1, speaker="user", text=note, gave_way=True), *self.items[count:]]
+
+
+def record_opening(seat: Seat, name: str, opening: Opening, room: Room, messages: Sequence[Message]) -> None:
+    """Write down what a turn begins with, before anybody is asked: a `view` line, then each part by blob id.
+
+    A resumed turn that begins with the very same is not written down again.
+    """
+    transcript, blobs = seat.context.run.transcript(name), seat.context.run.blobs
+    parts: list[dict[str, JsonValue]] = [
+        {
+            "speaker": message.speaker,
+            "label": message.label,
+            "blob": blobs.put(message.text),
+            "tokens": room.counter.count(message.text),
+        }
+        for message in messages
+    ]
+    view: dict[str, JsonValue] = {
+        "speaker": "view",
+        "role": seat.role,
+        "iteration": seat.iteration,
+        "attempts": seat.attempts,
+        "model": room.model,
+        "window": room.window,
+        "budget": room.budget,
+        "factor": room.factor,
+        "tools": room.tools,
+        "reply": room.reply,
+        **opening.facts,
+    }
+    written = transcript.lines()
+    last = max((i for i, line in enumerate(written) if line.get("speaker") == "view"), default=None)
+    if last is not None and written[last : last + 1 + len(parts)] == [view, *parts]:
+        return
+    for line in (view, *parts):
+        transcript.add(line)
+
+
+def _cost(message: Message, counter: TokenCounter) -> int:
+    return compaction.cost(_spoken(0, message), counter)
+
+
+def _spoken(key: int, message: Message) -> Spoken:
+    attached = "" if message.opaque is None else json.dumps([*message.opaque.items])
+    return Spoken(
+        key=key,
+        speaker="user" if message.speaker == "system" else message.speaker,
+        text=message.text,
+        arguments=tuple(call.arguments for call in message.tool_calls),
+        names=tuple(call.name for call in message.tool_calls),
+        attached=attached,
+    )

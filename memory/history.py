@@ -1,6 +1,6 @@
-"""The append-only past of a run: texts by content hash, and what each model turn said.
+"""The append-only past of a run: texts by content hash, what each model turn said, what gave way in a prompt.
 
-The graph's state refers to these by id, so that a checkpoint stays small however long the run.
+The graph's state refers to texts by id, so that a checkpoint stays small however long the run.
 """
 
 from __future__ import annotations
@@ -8,20 +8,25 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from memory.files import read_text, write_atomically, write_failure
+from memory.files import Clean, as_it_is, read_text, write_atomically, write_failure
+
+Line: TypeAlias = dict[str, JsonValue]
 
 
 class Blobs:
     """Texts under `folder`, named by the first 32 hex digits of their SHA-256. Writing the same text twice is free."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clean: Clean = as_it_is) -> None:
         self.folder = folder
+        self._clean = clean
 
     def put(self, text: str) -> str:
         """Store `text` and return its id."""
+        text = self._clean(text)
         name = hashlib.sha256(text.encode()).hexdigest()[:32]
         path = self._path(name)
         if not path.exists():
@@ -43,16 +48,74 @@ class Blobs:
         return self.folder / name[:2] / name
 
 
+class Evicted:
+    """Texts that had to give way in a prompt, one file each, so that `search` and a person still find them."""
+
+    def __init__(self, folder: Path, clean: Clean = as_it_is) -> None:
+        self.folder = folder
+        self._clean = clean
+
+    def put(self, text: str) -> str:
+        """Store `text`; its path within the run folder, the same for the same text."""
+        text = self._clean(text)
+        name = f"{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:16]}.txt"
+        path = self.folder / name
+        if not path.exists():
+            write_atomically(path, text.encode(errors="replace").decode())
+        return f"{self.folder.name}/{name}"
+
+
+class JsonLines:
+    """JSON objects, one a line, only ever added. A torn last line, left by a kill, is passed over."""
+
+    def __init__(self, path: Path, clean: Clean = as_it_is) -> None:
+        self.path = path
+        self._clean = clean
+        self._lines: list[Line] | None = None
+
+    def lines(self) -> list[Line]:
+        """All lines so far, in the order in which they were added."""
+        if self._lines is None:
+            text = read_text(self.path) if self.path.exists() else ""
+            self._lines = [line for raw in text.splitlines() if (line := _object(raw)) is not None]
+        return list(self._lines)
+
+    def add(self, line: Line) -> None:
+        if self._lines is None:
+            self._lines = self.lines()
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab+") as file:
+                torn = file.tell() > 0 and (file.seek(-1, 2), file.read(1))[1] != b"\n"
+                file.write((("\n" if torn else "") + self._clean(json.dumps(line, ensure_ascii=False)) + "\n").encode())
+        except OSError as error:
+            raise write_failure(self.path, error) from error
+        self._lines.append(line)
+
+
 class Transcript:
     """One model turn as JSON lines, for people and for training sets. Lines are only ever added."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clean: Clean = as_it_is) -> None:
         self.path = path
+        self._clean = clean
 
-    def add(self, line: dict[str, JsonValue]) -> None:
+    def lines(self) -> list[Line]:
+        """What was written so far; nothing when the turn has not begun."""
+        return JsonLines(self.path).lines()
+
+    def add(self, line: Line) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                file.write(self._clean(json.dumps(line, ensure_ascii=False)) + "\n")
         except OSError as error:
             raise write_failure(self.path, error) from error
+
+
+def _object(raw: str) -> Line | None:
+    try:
+        value = json.loads(raw)
+    except json.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None

@@ -8,8 +8,12 @@
       attempts/a7/    attempt.json, verdict.json, kernel/<files>; profile.json, diagnosis.json, final.json if there are
       best            link to the best attempt's folder, swapped atomically; absent until an attempt was accepted
       outcome.json    how the run ended; absent while it runs
-      transcript/     one JSON-lines file a model turn
+      transcript/     one JSON-lines file a model turn: a `view` line, the opening by blob id, then what was said
       blobs/          texts by content hash
+      evicted/        texts that gave way in a prompt, whole
+      scores.jsonl    what each attempt's hypothesis came to, once its iteration is over
+      hints.jsonl     what the user told the agents, and since which iteration
+      tokens.jsonl    our count of each prompt beside the provider's
 
 JSON goes in and out as plain dicts: the records behind them belong to other packages. Not covered: two processes that
 write into one run folder at the same time.
@@ -21,16 +25,20 @@ import json
 import re
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from memory.files import RunFolderError, link_atomically, read_text, write_atomically, write_failure
-from memory.history import Blobs, Transcript
-from memory.ledger import LedgerEntry, Outcome
+from memory.calibration import Calibration
+from memory.files import Clean, RunFolderError, as_it_is, link_atomically, read_text, write_atomically, write_failure
+from memory.history import Blobs, Evicted, JsonLines, Transcript
+from memory.ledger import LedgerEntry, Outcome, settings_of
 
 Json: TypeAlias = dict[str, JsonValue]
+_RACE = re.compile(r"^(?P<ratio>[\d.]+)x a\d+ \[")
+"""How the note of an accepted attempt begins: its ratio to the best by then, and which that was."""
 
 
 class Attempt(BaseModel):
@@ -65,7 +73,13 @@ class Attempt(BaseModel):
 
     @property
     def entry(self) -> LedgerEntry:
-        """Its ledger line."""
+        """Its ledger line, without what its metric did."""
+        return self.entry_with("")
+
+    def entry_with(self, measured: str) -> LedgerEntry:
+        """Its ledger line. measured: how the hypothesis's metric moved, in words; empty while nobody knows."""
+        said = {name: str(value) for name, value in (self.hypothesis or {}).items() if value is not None}
+        idea = said.get("change", "")
         return LedgerEntry(
             attempt=self.id,
             parent=self.parent,
@@ -73,8 +87,18 @@ class Attempt(BaseModel):
             outcome=self.outcome,
             seconds=self.seconds,
             share_of_limit=self.share_of_limit,
-            note=self.note,
+            note=self._short_note(),
+            idea="" if idea == settings_of(self.change) else idea,
+            kind=said.get("kind", "other"),
+            metric=said.get("metric", ""),
+            expected=said.get("expected", ""),
+            measured=measured,
         )
+
+    def _short_note(self) -> str:
+        """The note; of a race only its ratio."""
+        race = _RACE.match(self.note)
+        return self.note if race is None else f"{float(race['ratio']):.2f}x"
 
 
 class RunFolder:
@@ -85,7 +109,12 @@ class RunFolder:
         if not (path / "config.json").is_file():
             raise RunFolderError(f"{path} is not a run folder", "`warpsmith runs` lists those there are.")
         self.path = path
-        self.blobs = Blobs(path / "blobs")
+        self._clean: Clean = as_it_is
+        self.blobs = Blobs(path / "blobs", self._cleaned)
+        self.evicted = Evicted(path / "evicted", self._cleaned)
+        self.calibration = Calibration(path / "tokens.jsonl")
+        self._scores = JsonLines(path / "scores.jsonl")
+        self._hints = JsonLines(path / "hints.jsonl", self._cleaned)
         self._attempts: list[Attempt] | None = None
 
     @classmethod
@@ -110,6 +139,10 @@ class RunFolder:
             write_atomically(path / "config.json", _dump(config))
             return cls(path)
         raise RunFolderError(f"can't find a free name under {runs_root}", "Try again in a second.")
+
+    def keep_out(self, clean: Clean) -> None:
+        """From now on `clean` is done to all that is written: it takes out what must not be."""
+        self._clean = clean
 
     @property
     def id(self) -> str:
@@ -148,8 +181,17 @@ class RunFolder:
         """An `agents.state.Diagnosis` as JSON, where the analyst gave one."""
         return _load_if_there(self.folder_of(attempt_id) / "diagnosis.json")
 
+    def scores(self) -> dict[str, Json]:
+        """Attempt to an `agents.reflection.Score` as JSON, for attempts of iterations that are over."""
+        return {str(line["attempt"]): line for line in self._scores.lines()}
+
+    def hints(self) -> list[Json]:
+        """`{"iteration", "text"}` for each thing that the user told the agents; they hear it from that iteration on."""
+        return self._hints.lines()
+
     def final(self, attempt_id: str) -> Json | None:
-        """`{"confirmed": bool, "verdict": a Verdict as JSON}` where the attempt was measured afresh at the end."""
+        """`{"confirmed": bool, "iteration": int, "verdict": a Verdict as JSON}` where the attempt was measured afresh
+        at the end, which was after that iteration."""
         return _load_if_there(self.folder_of(attempt_id) / "final.json")
 
     def facts(self) -> Json | None:
@@ -162,10 +204,21 @@ class RunFolder:
 
     def best(self) -> str | None:
         """Id of the best attempt so far: the last one kept that a fresh measurement has not refuted."""
-        for attempt in reversed(self.attempts()):
-            if attempt.outcome == "kept" and (self.final(attempt.id) or {}).get("confirmed", True):
+        return self.best_of(self.attempts())
+
+    def best_of(self, attempts: Sequence[Attempt], iteration: int | None = None) -> str | None:
+        """The best of `attempts` as far as was known when `iteration` began; now, without one."""
+        for attempt in reversed(attempts):
+            if attempt.outcome == "kept" and not self._refuted(attempt.id, iteration):
                 return attempt.id
         return None
+
+    def _refuted(self, attempt_id: str, iteration: int | None) -> bool:
+        final = self.final(attempt_id)
+        if final is None or final.get("confirmed", True):
+            return False
+        measured_after = final.get("iteration")
+        return iteration is None or not isinstance(measured_after, int) or measured_after < iteration
 
     def events(self) -> list[Json]:
         """The event lines so far; a torn last line (after a kill) is left out."""
@@ -178,7 +231,7 @@ class RunFolder:
 
     def transcript(self, turn: str) -> Transcript:
         """Where the turn of that name is written down."""
-        return Transcript(self.path / "transcript" / f"{turn}.jsonl")
+        return Transcript(self.path / "transcript" / f"{turn}.jsonl", self._cleaned)
 
     def next_id(self) -> str:
         """The id that the next attempt gets."""
@@ -194,9 +247,9 @@ class RunFolder:
         draft = folder.with_name(f".{attempt.id}")
         _remove(draft)
         for name, text in files.items():
-            write_atomically(draft / "kernel" / PurePosixPath(name), text)
-        write_atomically(draft / "verdict.json", _dump(verdict))
-        write_atomically(draft / "attempt.json", _dump(attempt.model_dump(mode="json")))
+            self._write(draft / "kernel" / PurePosixPath(name), text)
+        self._write(draft / "verdict.json", _dump(verdict))
+        self._write(draft / "attempt.json", _dump(attempt.model_dump(mode="json")))
         attempts = self.attempts()
         try:
             draft.rename(folder)
@@ -207,21 +260,38 @@ class RunFolder:
             self._link_best()
 
     def add_profile(self, attempt_id: str, profile: Json) -> None:
-        write_atomically(self.folder_of(attempt_id) / "profile.json", _dump(profile))
+        self._write(self.folder_of(attempt_id) / "profile.json", _dump(profile))
 
     def add_diagnosis(self, attempt_id: str, diagnosis: Json) -> None:
-        write_atomically(self.folder_of(attempt_id) / "diagnosis.json", _dump(diagnosis))
+        self._write(self.folder_of(attempt_id) / "diagnosis.json", _dump(diagnosis))
 
-    def add_final(self, attempt_id: str, verdict: Json, confirmed: bool) -> None:
-        """Record the fresh measurement of a winner; one that is not confirmed is no longer the best."""
-        write_atomically(self.folder_of(attempt_id) / "final.json", _dump({"confirmed": confirmed, "verdict": verdict}))
+    def add_score(self, attempt_id: str, score: Json) -> None:
+        """Record what an attempt's hypothesis came to; the first record stands, since prompts were made of it."""
+        if attempt_id not in self.scores():
+            self._scores.add({"attempt": attempt_id, **score})
+
+    def add_hint(self, text: str, iteration: int) -> None:
+        """Tell every role `text` from `iteration` on."""
+        self._hints.add({"iteration": iteration, "text": text})
+
+    def add_final(self, attempt_id: str, verdict: Json, confirmed: bool, iteration: int = 0) -> None:
+        """Record the fresh measurement of a winner, taken after `iteration`; one that is not confirmed is no longer
+        the best."""
+        final: Json = {"confirmed": confirmed, "iteration": iteration, "verdict": verdict}
+        self._write(self.folder_of(attempt_id) / "final.json", _dump(final))
         self._link_best()
 
     def write_facts(self, facts: Json) -> None:
-        write_atomically(self.path / "facts.json", _dump(facts))
+        self._write(self.path / "facts.json", _dump(facts))
 
     def write_outcome(self, outcome: Json) -> None:
-        write_atomically(self.path / "outcome.json", _dump(outcome))
+        self._write(self.path / "outcome.json", _dump(outcome))
+
+    def _cleaned(self, text: str) -> str:
+        return self._clean(text)
+
+    def _write(self, path: Path, text: str) -> None:
+        write_atomically(path, self._clean(text))
 
     def _link_best(self) -> None:
         best = self.best()
