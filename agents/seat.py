@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.context import Context
+from agents.edits import replace_once
 from agents.settings import Role
 from agents.state import Hypothesis
 from agents.toolbox import Refused
@@ -71,7 +72,7 @@ def build_kernel(candidate: Candidate, seat: Seat) -> Kernel:
     base = None if base_id is None else seat.context.attempts.kernel(base_id)
     files = {} if base is None else dict(base.files)
     for edit in candidate.edits:
-        files[edit.file] = _apply(edit, files)
+        files[edit.file] = replace_once(files, edit.file, edit.old, edit.new)
     files |= candidate.files
     for name in candidate.remove:
         files.pop(name, None)
@@ -84,15 +85,3 @@ def build_kernel(candidate: Candidate, seat: Seat) -> Kernel:
         defines=defines | {name: str(value) for name, value in candidate.defines.items()},
         flags=tuple(candidate.flags) if candidate.flags is not None else (base.flags if base else ()),
     )
-
-
-def _apply(edit: Edit, files: dict[str, str]) -> str:
-    if edit.file not in files:
-        raise Refused(f"there is no file {edit.file} to edit", f"There are: {', '.join(files) or 'none'}.")
-    times = files[edit.file].count(edit.old)
-    if times != 1:
-        raise Refused(
-            f"the text to replace occurs {times} times in {edit.file}: {edit.old[:80]!r}",
-            "Copy it exactly and long enough to be unique, or pass the whole file in `files`.",
-        )
-    return files[edit.file].replace(edit.old, edit.new)

@@ -54,7 +54,8 @@ class Scrubber:
         """Knows every key of `connections`, and the passwords in their addresses."""
         if connections is None:
             return cls()
-        values = [c.key.get_secret_value() for c in connections.providers.values() if c.key is not None]
+        values = [c.secret for c in connections.providers.values()]
+        values += [c.key.get_secret_value() for c in connections.providers.values() if c.key is not None]
         for connection in connections.providers.values():
             user, at, _ = (connection.base_url or "").partition("://")[2].partition("@")
             if at:

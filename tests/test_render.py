@@ -57,7 +57,7 @@ def test_source_text_is_neither_escaped_nor_rendered() -> None:
 
 def test_every_template_is_used_by_the_agents() -> None:
     root = Path(__file__).parent.parent
-    code = "".join(path.read_text() for path in (root / "agents").glob("*.py"))
+    code = "".join(path.read_text() for path in (root / "agents").rglob("*.py"))
     templates = {path.name for path in (root / "prompts").glob("*.md")} - {f"{role}.md" for role in ROLES} - {"task.md"}
     assert templates and all(f'"{name}"' in code for name in templates)
 

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import itertools
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol, Self, TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
@@ -201,15 +201,20 @@ class CommandExecutor(ProcessExecutor):
         *,
         silence: float = SILENCE_SECONDS,
         patience: float = GREETING_SECONDS,
+        withheld: Collection[str] = (),
     ) -> None:
         """`argv` is run without a shell. A worker that has jobs and shows no sign of life for `silence` seconds, or
-        does not answer the greeting within `patience` seconds, is lost."""
-        start = functools.partial(WorkerProcess.start, tuple(argv), silence, patience)
+        does not answer the greeting within `patience` seconds, is lost. The command never sees the environment
+        variables `withheld`."""
+        start = functools.partial(WorkerProcess.start, tuple(argv), silence, patience, tuple(withheld))
         super().__init__(start, on_progress, attempts=3, pause=1.0)
 
 
-def executor_for(spec: str, on_progress: Progress | None = None) -> ProcessExecutor:
-    """The executor that `local` or `command:ssh gpu1 warpsmith worker` names. Raises WarpsmithError."""
+def executor_for(spec: str, on_progress: Progress | None = None, withheld: Collection[str] = ()) -> ProcessExecutor:
+    """The executor that `local` or `command:ssh gpu1 warpsmith worker` names. Raises WarpsmithError.
+
+    withheld: environment variables that a command must not see, beside the usual ones that hold a model's key.
+    """
     if spec == LOCAL:
         return LocalExecutor(on_progress)
     advice = f"Give `{LOCAL}`, or `{COMMAND}` and a command that runs `warpsmith worker`."
@@ -221,7 +226,7 @@ def executor_for(spec: str, on_progress: Progress | None = None) -> ProcessExecu
         raise WarpsmithError(f"the executor's command can't be read: {error}", advice) from error
     if not argv:
         raise WarpsmithError("the executor has no command", advice)
-    return CommandExecutor(argv, on_progress)
+    return CommandExecutor(argv, on_progress, withheld=withheld)
 
 
 def _read(adapter: TypeAdapter[_Answer], answer: JsonValue) -> _Answer:

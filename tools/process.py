@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tools.environment import without_secrets
 from tools.errors import InfrastructureError
 
 MARK = "WARPSMITH_COMMAND"
@@ -77,12 +78,13 @@ def run_command(
 ) -> Completed:
     """Run `argv` in its own session and wait for it; then nothing that it started is left.
 
-    `env` replaces the environment (None inherits it). At `timeout` seconds, or when the tree's resident memory exceeds
-    `memory_limit` bytes, the whole tree is killed and the output so far is returned. Each stream keeps at most
-    `output_limit` bytes; the rest is read and dropped (`truncated`). InfrastructureError when it can't be started.
+    `env` replaces the environment (None inherits it, without secrets). At `timeout` seconds, or when the tree's
+    resident memory exceeds `memory_limit` bytes, the whole tree is killed and the output so far is returned. Each
+    stream keeps at most `output_limit` bytes; the rest is read and dropped (`truncated`). InfrastructureError when it
+    can't be started.
     """
     mark = secrets.token_hex(8)
-    environment = {**(os.environ if env is None else env), MARK: mark}
+    environment = {**(without_secrets() if env is None else env), MARK: mark}
     start = time.monotonic()
     with _file_of(stdin) as stdin_fd:
         try:

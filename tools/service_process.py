@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from tools.environment import without_secrets
 from tools.errors import InfrastructureError, TaskError
 from tools.job_process import CLOSE_SECONDS, JobProcess, ProcessEnded, spawn
 from tools.keeper import kept
@@ -34,7 +35,8 @@ class ServiceProcess(JobProcess):
     async def start(cls) -> ServiceProcess:
         """Raises InfrastructureError when it can't be started."""
         root = str(Path(__file__).resolve().parent.parent)
-        passed = {k: v for k, v in os.environ.items() if k in _PASSED_ON or k.startswith(_PASSED_PREFIXES)}
+        harmless = without_secrets()
+        passed = {k: v for k, v in harmless.items() if k in _PASSED_ON or k.startswith(_PASSED_PREFIXES)}
         path = os.pathsep.join(filter(None, (root, passed.get("PYTHONPATH"))))
         argv = kept([sys.executable, "-P", "-m", "tools.service"])
         return cls(await spawn(argv, _BLAS_REST | passed | _UTF8 | {"PYTHONPATH": path}, "the judge's process"))

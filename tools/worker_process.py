@@ -10,10 +10,11 @@ import asyncio
 import contextlib
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pydantic import JsonValue
 
+from tools.environment import without_model_keys
 from tools.errors import InfrastructureError
 from tools.job_process import JobProcess, ProcessEnded, Progress, spawn
 from tools.protocol import SILENCE_SECONDS, VERSION, Job, ProtocolFault
@@ -39,14 +40,19 @@ class WorkerProcess(JobProcess):
 
     @classmethod
     async def start(
-        cls, argv: Sequence[str], silence: float = SILENCE_SECONDS, patience: float = GREETING_SECONDS
+        cls,
+        argv: Sequence[str],
+        silence: float = SILENCE_SECONDS,
+        patience: float = GREETING_SECONDS,
+        withheld: Collection[str] = (),
     ) -> WorkerProcess:
         """Start the command and greet the worker. Raises InfrastructureError and ProcessEnded.
 
-        `silence` and `patience` are seconds without a sign of life: after the greeting, and until it is answered.
+        `silence` and `patience` are seconds without a sign of life: after the greeting, and until it is answered. The
+        command gets our environment without the keys of model providers and the variables `withheld`.
         """
         command = shlex.join(argv)
-        worker = cls(await spawn(argv, None, f"`{command}`"), command, silence)
+        worker = cls(await spawn(argv, without_model_keys(withheld), f"`{command}`"), command, silence)
         hello: dict[str, JsonValue] = {"v": VERSION, "id": HELLO, "op": HELLO, "heartbeat": silence / 6}
         try:
             here = await asyncio.wait_for(worker._exchange(HELLO, hello, lambda _: None), patience)

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from agents.models.base import ChatModel, Dialect, ModelFault, ModelUnavailable
+from agents.models.dialect import LADDER
 
 Why: TypeAlias = ModelFault | Literal["format", "user"]
 """Why another model speaks: a fault, replies that could not be used, or a person's wish."""
 
 RESTS: dict[Why, float] = {"transient": 300.0, "quota": 1800.0, "auth": float("inf")}
 """Seconds that a model is left alone by all turns; the other reasons hold for one turn only."""
-LADDER: tuple[Dialect, ...] = ("native", "json", "text")
-"""Ways of calling tools, each to be tried after the one before it."""
 SMALLER = 0.6
 """A window whose size nobody tells is taken to be this part of what did not fit."""
 MARGIN = 0.95
@@ -165,7 +164,7 @@ class Voice:
         False: nothing is left to try."""
         left = self.left()
         rung = LADDER.index(self.dialect) + 1
-        offered = getattr(left[0].model, "dialects", ()) if may_switch else ()
+        offered = left[0].model.dialects if may_switch else ()
         following = next((d for d in LADDER[rung:] if d in offered), None)
         if following is not None:
             self._dialects[left[0].name] = following
