@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from memory.index import Document, Index
-from tools.headers import Texts, toolchain_headers
-from tools.search import MOST_CHARACTERS, search
+from memory.index import Index
+from memory.passages import Document
+from tools.errors import InfrastructureError
+from tools.headers import header_folders
+from tools.search import MOST_CHARACTERS, MOST_OF_ONE, search
 
 NOTES = Path(__file__).parents[1] / "prompts" / "knowledge"
-HEADER = "#pragma once\n\n/// The arguments of one call.\nstruct Args {\n  const float* x;\n};\n\nint unrelated();\n"
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,21 @@ def test_the_output_is_bounded_and_a_cut_passage_cites_what_is_left() -> None:
     hits = search([index], "needle", 6)
     assert sum(len(hit.text) for hit in hits) <= MOST_CHARACTERS + 10
     assert hits[-1].text.endswith("…")
-    assert hits[-1].last_line < 10
+    assert hits[-1].last_line is not None and hits[-1].last_line < 10
+
+
+def test_one_hit_never_takes_all_the_room() -> None:
+    index = Index()
+    index.add([Document("wide", "needle " + "x" * 30_000), Document("small", "needle")])
+    hits = search([index], "needle", 6)
+    assert {hit.path for hit in hits} == {"wide", "small"}
+    assert all(len(hit.text) <= MOST_OF_ONE + 2 for hit in hits)
+
+
+def test_what_has_no_lines_is_cited_by_its_path() -> None:
+    index = Index()
+    index.add([Document("manual.pdf#page=12", "bank conflicts", numbered=False)])
+    assert search([index], "bank", 1)[0].cite == "manual.pdf#page=12"
 
 
 def test_no_words_and_no_matches_are_empty_answers(notes: Index) -> None:
@@ -73,18 +88,17 @@ def test_no_words_and_no_matches_are_empty_answers(notes: Index) -> None:
     assert search([notes], "zyzzyva", 3) == []
 
 
-def test_the_task_header_is_found_by_declaration() -> None:
-    (hit,) = search([Texts({"task.h": HEADER})], "struct Args", 1)
-    assert (hit.path, hit.first_line, hit.last_line) == ("task.h", 3, 6)
-    assert hit.text.startswith("/// The arguments")
+def test_the_compiler_s_headers_hold_openmp_and_the_standard_library() -> None:
+    folders = header_folders("cpp")
+    assert any((folder / "omp.h").is_file() for folder in folders)
+    assert any((folder / "vector").is_file() for folder in folders)
+    assert all(folder.is_absolute() for folder in folders)
 
 
-def test_the_toolchain_s_headers_hold_openmp() -> None:
-    hits = search([toolchain_headers()], "omp_get_num_threads", 2)
-    assert hits[0].path.endswith("omp.h")
-    assert "omp_get_num_threads" in hits[0].text
+def test_a_machine_without_the_toolkit_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def no_toolkit() -> None:
+        raise InfrastructureError("no CUDA compiler: there is no nvcc here")
 
-
-def test_an_unreadable_text_is_skipped(tmp_path: Path) -> None:
-    source = Texts({"gone": tmp_path / "gone.h", "here": "int here;"})
-    assert [hit.path for hit in source.search("gone here", 5)] == ["here"]
+    monkeypatch.setattr("tools.headers.find_toolkit", no_toolkit)
+    with pytest.raises(InfrastructureError, match="no nvcc"):
+        header_folders("cuda")

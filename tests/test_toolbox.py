@@ -101,7 +101,7 @@ def test_each_role_has_the_tools_that_it_is_told_of() -> None:
     assert names == {
         "planner": {"propose", "show", "search"},
         "coder": {"compile", "run", "profile", "search", "tune", "experiment", "show"},
-        "analyst": {"profile", "experiment", "search", "show", "diagnose"},
+        "analyst": {"profile", "experiment", "search", "show", "learn", "diagnose"},
     }
     for tool in {tool for tools in TOOLS.values() for tool in tools}:
         assert len(tool.spec.description) > 80

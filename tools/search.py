@@ -1,4 +1,4 @@
-"""The tool `search`: one ranking over all that can be looked up: notes, this run's attempts, headers, the user's texts.
+"""The tool `search`: one ranking over all that can be looked up: notes, headers, documents, attempts, lessons.
 
 Sources are handed in; they rank their own passages as they like, and the passages of all are then ranked again together
 with BM25, since scores of different collections can't be compared. Not covered: meaning; words must match.
@@ -10,17 +10,25 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, Protocol
+from functools import lru_cache
+from typing import Final, Literal, Protocol, TypeAlias
 
 from tools.records import Record
 
+Place: TypeAlias = Literal["notes", "headers", "documents", "this_run", "other_runs", "lessons", "all"]
+"""What can be searched, and all of it."""
 SATURATION: Final = 1.2
 LENGTH: Final = 0.5
 """BM25's k1 and b: how soon repeats stop counting, and how much long passages are marked down."""
 TITLE_REPEATS: Final = 2
 """A word in the title counts as so many in the text."""
-CANDIDATES: Final = 3
+OWN_ORDER: Final = 0.5
+"""What being first in its source adds to a passage's score; the n-th gets an n-th of it. A source knows how rare a word
+is in all it holds, which its candidates alone don't show."""
+CANDIDATES: Final = 2
 """Each source is asked for so many times the passages that are wanted in the end."""
+MOST_OF_ONE: Final = 4_000
+"""Characters of one hit."""
 MOST_CHARACTERS: Final = 12_000
 """Text of all hits together; later ones are shortened, then dropped."""
 LEAST_CHARACTERS: Final = 200
@@ -31,16 +39,17 @@ _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
 
 
 class Found(Protocol):
-    """A passage as a source gives it: lines `first_line` to `last_line` (from 1, inclusive) of `path`."""
+    """A passage as a source gives it: lines `first_line` to `last_line` (from 1, inclusive) of `path`. Without lines
+    `path` is no file with lines of its own: a page of a PDF, an attempt, a lesson."""
 
     @property
     def path(self) -> str: ...
 
     @property
-    def first_line(self) -> int: ...
+    def first_line(self) -> int | None: ...
 
     @property
-    def last_line(self) -> int: ...
+    def last_line(self) -> int | None: ...
 
     @property
     def title(self) -> str: ...
@@ -56,11 +65,11 @@ class Source(Protocol):
 
 
 class Hit(Record):
-    """A passage that fits the query, cited by `path` and lines."""
+    """A passage that fits the query, cited by `path` and lines, or by `path` alone when it has no lines."""
 
     path: str
-    first_line: int
-    last_line: int
+    first_line: int | None
+    last_line: int | None
     title: str
     text: str
     score: float
@@ -68,35 +77,37 @@ class Hit(Record):
 
     @property
     def cite(self) -> str:
-        """As `path:first-last`."""
-        return f"{self.path}:{self.first_line}-{self.last_line}"
+        """As `path:first-last`, or `path`."""
+        return self.path if self.first_line is None else f"{self.path}:{self.first_line}-{self.last_line}"
 
 
 def search(sources: Sequence[Source], query: str, limit: int = 6) -> list[Hit]:
-    """Find passages about `query` (plain words, identifiers or flags; no operators).
+    """At most `limit` passages about `query` (plain words, identifiers or flags; no operators), best first.
 
-    Looks through the optimisation notes, the kernels, reports and profiles of this run's attempts, the compiler's
-    headers and `task.h`. Answers with at most `limit` passages, best first, each with the path and lines it came from;
-    an empty list when no word occurs anywhere. Use the words of a symptom ("false sharing", "strided access",
-    "l1d_miss_rate"), of a technique ("register blocking") or an identifier (`_mm512_fmadd_ps`, `omp_get_num_threads`).
+    Empty when no word occurs anywhere. The text is bounded by `MOST_OF_ONE` and `MOST_CHARACTERS`; a passage that was
+    cut cites what is left of it.
     """
     found = {
-        (passage.path, passage.first_line, passage.last_line): passage
+        (passage.path, passage.first_line, passage.text): (passage, rank)
         for source in sources
-        for passage in source.search(query, CANDIDATES * limit)
+        for rank, passage in enumerate(source.search(query, CANDIDATES * limit))
     }
-    passages = list(found.values())
-    ranked = sorted(zip(_scores(query, passages), passages, strict=True), key=lambda pair: -pair[0])
-    return _within(ranked[:limit])
+    passages = [passage for passage, _ in found.values()]
+    ranked = [
+        (score * (1 + OWN_ORDER / (1 + rank)), passage)
+        for score, (passage, rank) in zip(_scores(query, passages), found.values(), strict=True)
+    ]
+    return _within(sorted(ranked, key=lambda pair: -pair[0])[:limit])
 
 
 def words_of(text: str) -> list[str]:
     """Words to match on, in lower case: identifiers whole and in parts, and without a plural's s."""
-    words: list[str] = []
-    for word in _WORD.findall(text):
-        parts = {_stem(part.lower()) for part in [word, *_PART.findall(word), *word.split("_")] if part}
-        words.extend(sorted(parts))
-    return words
+    return [part for word in _WORD.findall(text) for part in _parts(word)]
+
+
+@lru_cache(1 << 16)
+def _parts(word: str) -> tuple[str, ...]:
+    return tuple(sorted({_stem(part.lower()) for part in [word, *_PART.findall(word), *word.split("_")] if part}))
 
 
 def _stem(word: str) -> str:
@@ -125,16 +136,13 @@ def _scores(query: str, passages: Sequence[Found]) -> list[float]:
 
 
 def _within(ranked: Sequence[tuple[float, Found]]) -> list[Hit]:
-    """The passages as hits that fit in `MOST_CHARACTERS`; a shortened one ends with a mark and cites what is left."""
+    """The passages as hits that fit the bounds; a shortened one ends with a mark and cites what is left."""
     hits: list[Hit] = []
     left = MOST_CHARACTERS
     for score, passage in ranked:
-        text, last = passage.text, passage.last_line
-        if len(text) > left:
-            if left < LEAST_CHARACTERS:
-                break
-            kept = text[:left].splitlines()
-            text, last = "\n".join([*kept, "…"]), passage.first_line + len(kept) - 1
+        if left < min(LEAST_CHARACTERS, len(passage.text)):
+            break
+        text, last = _cut(passage, min(left, MOST_OF_ONE))
         left -= len(text)
         hits.append(
             Hit(
@@ -147,3 +155,12 @@ def _within(ranked: Sequence[tuple[float, Found]]) -> list[Hit]:
             )
         )
     return hits
+
+
+def _cut(passage: Found, characters: int) -> tuple[str, int | None]:
+    """The passage's text, cut to so many characters, and the last line that is left of it."""
+    if len(passage.text) <= characters:
+        return passage.text, passage.last_line
+    kept = passage.text[:characters].split("\n")
+    last = None if passage.first_line is None else passage.first_line + len(kept) - 1
+    return "\n".join([*kept, "…"]), last

@@ -1,0 +1,332 @@
+"""Lessons in one SQLite file of the user's, shared by all runs on the machine.
+
+Several processes may use it at once: write-ahead logging, and every change is one transaction that takes the write
+lock first. A connection lives for one call, so threads and forks share none. The tables' version is `PRAGMA
+user_version`; an older file is brought up to date when it is first opened, one from a newer warpsmith is refused and
+left alone. Not covered: a file on a network file system used by several machines, where write-ahead logging does not
+work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from memory.index import Hit
+from memory.lessons import Draft, Evidence, Lesson, Situation, as_passage, choose
+from memory.words import spaced, words_of
+
+BUSY_SECONDS: Final = 30.0
+CANDIDATES: Final = 200
+"""Lessons that are compared with a task: so many that share words with it, and so many of the newest of its chip."""
+MOST_WORDS: Final = 1000
+"""Of a query."""
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        """CREATE TABLE lessons (
+          id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, claim TEXT NOT NULL, operation TEXT NOT NULL,
+          says TEXT NOT NULL, target TEXT NOT NULL, chip TEXT NOT NULL, dtypes TEXT NOT NULL, shapes TEXT NOT NULL,
+          bytes REAL NOT NULL, created REAL NOT NULL, used REAL
+        )""",
+        """CREATE TABLE evidence (
+          lesson INTEGER NOT NULL REFERENCES lessons (id) ON DELETE CASCADE, run TEXT NOT NULL, attempt TEXT NOT NULL,
+          reference TEXT, kind TEXT NOT NULL, ratio REAL, low REAL, high REAL, reason TEXT, at REAL NOT NULL,
+          PRIMARY KEY (lesson, run, attempt)
+        )""",
+        "CREATE INDEX lessons_of_chip ON lessons (target, chip)",
+    ),
+    (
+        """CREATE VIRTUAL TABLE words USING fts5 (
+          claim, operation, tokenize="porter unicode61 remove_diacritics 2 tokenchars '_'"
+        )""",
+        "INSERT INTO words (rowid, claim, operation) SELECT id, spaced(claim), spaced(operation) FROM lessons",
+    ),
+)
+"""What brings a file from each version to the next. `spaced` is `memory.words.spaced`."""
+
+_BY_WORDS = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?"
+_COLUMNS = "id, claim, operation, says, target, chip, dtypes, shapes, bytes, created, used"
+_EVIDENCE = "run, attempt, reference, kind, ratio, low, high, reason, at"
+
+
+class LessonsError(Exception):
+    """The lessons can't be read or changed as asked: `message` (one sentence) and `advice`."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(f"{message}. {advice}".rstrip() if advice else message)
+        self.message = message
+        self.advice = advice
+
+
+@dataclass(frozen=True)
+class Merged:
+    """How many lessons an import brought in, joined with one that was there, and found to be there already."""
+
+    added: int
+    joined: int
+    known: int
+
+
+def default_path() -> Path:
+    """$WARPSMITH_DATA, else $XDG_DATA_HOME/warpsmith, else ~/.local/share/warpsmith; then `lessons.sqlite`."""
+    named, xdg = os.environ.get("WARPSMITH_DATA"), os.environ.get("XDG_DATA_HOME")
+    folder = Path(named) if named else (Path(xdg) if xdg else Path.home() / ".local" / "share") / "warpsmith"
+    return folder / "lessons.sqlite"
+
+
+class LessonStore:
+    """The lessons in the file at `path`. A missing file holds none and is made by the first change. All methods raise
+    LessonsError when the file can't be used."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def all(self) -> list[Lesson]:
+        """The best first."""
+        with self._reading() as db:
+            found = [] if db is None else _lessons(db, "SELECT id FROM lessons", ())
+        return sorted(found, key=lambda lesson: (-lesson.score, -lesson.confirmed, lesson.id))
+
+    def get(self, identity: int) -> Lesson:
+        """One lesson; LessonsError when there is none of that number."""
+        with self._reading() as db:
+            found = [] if db is None else _lessons(db, "SELECT ?", (identity,))
+        if not found:
+            raise _unknown(identity)
+        return found[0]
+
+    def find(self, words: str, limit: int) -> list[Lesson]:
+        """Lessons that hold any of the words, the best match first; faded ones too."""
+        expression = " OR ".join(f'"{word}"' for word in list(dict.fromkeys(words_of(words)))[:MOST_WORDS])
+        with self._reading() as db:
+            if db is None or not expression:
+                return []
+            return _lessons(
+                db, "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (expression, limit)
+            )
+
+    def relevant(self, situation: Situation, limit: int) -> list[Lesson]:
+        """What a planner of such a task should know, best first."""
+        expression = _any_of(sorted(situation.words))
+        with self._reading() as db:
+            if db is None:
+                return []
+            by_chip = "SELECT id FROM lessons WHERE target = ? AND chip = ? ORDER BY id DESC LIMIT ?"
+            found = _lessons(db, _BY_WORDS, (expression, CANDIDATES)) if expression else []
+            found += _lessons(db, by_chip, (situation.target, situation.chip, CANDIDATES))
+        return choose({lesson.id: lesson for lesson in found}.values(), situation, limit)
+
+    def learn(self, draft: Draft) -> Lesson:
+        """Store a lesson. One that claims the same of the same chip gets the evidence instead, for or against it."""
+        with self._writing() as db:
+            identity = _known(db, draft)
+            if identity is None:
+                identity = _insert(db, draft)
+            else:
+                _add_evidence(db, identity, draft.evidence)
+            return _lessons(db, "SELECT ?", (identity,))[0]
+
+    def add_evidence(self, identity: int, evidence: Sequence[Evidence]) -> Lesson:
+        """Add what was measured about a lesson; an attempt counts once. LessonsError when there is no such lesson."""
+        with self._writing() as db:
+            if db.execute("SELECT 1 FROM lessons WHERE id = ?", (identity,)).fetchone() is None:
+                raise _unknown(identity)
+            _add_evidence(db, identity, evidence)
+            return _lessons(db, "SELECT ?", (identity,))[0]
+
+    def mark_used(self, identities: Iterable[int], at: float) -> None:
+        """They were shown to a planner at this Unix time."""
+        rows = [(at, identity) for identity in identities]
+        if rows:
+            with self._writing() as db:
+                db.executemany("UPDATE lessons SET used = max(coalesce(used, 0), ?) WHERE id = ?", rows)
+
+    def edit(self, identity: int, claim: str, operation: str) -> Lesson:
+        """Put a lesson in other words; its evidence stays. LessonsError when another lesson claims that already."""
+        with self._writing() as db:
+            found = _lessons(db, "SELECT ?", (identity,))
+            if not found:
+                raise _unknown(identity)
+            edited = _reworded(found[0], claim, operation)
+            other = _known(db, edited)
+            if other not in (None, identity):
+                raise LessonsError(f"lesson {other} claims that already", f"Delete {identity}, or word it differently.")
+            change = "UPDATE lessons SET key = ?, claim = ?, operation = ? WHERE id = ?"
+            db.execute(change, (edited.key, edited.claim, edited.operation, identity))
+            _index(db, identity, edited)
+        return edited
+
+    def delete(self, identities: Sequence[int]) -> list[Lesson]:
+        """Delete all of these, or none when one is unknown; returns what was deleted."""
+        with self._writing() as db:
+            found = {lesson.id: lesson for identity in identities for lesson in _lessons(db, "SELECT ?", (identity,))}
+            missing = next((identity for identity in identities if identity not in found), None)
+            if missing is not None:
+                raise _unknown(missing)
+            for identity in found:
+                db.execute("DELETE FROM words WHERE rowid = ?", (identity,))
+                db.execute("DELETE FROM lessons WHERE id = ?", (identity,))
+        return list(found.values())
+
+    def merge(self, drafts: Sequence[Draft]) -> Merged:
+        """Bring in lessons of another store: all in one transaction, each joined with the one that claims the same."""
+        added = joined = 0
+        with self._writing() as db:
+            for draft in drafts:
+                identity = _known(db, draft)
+                if identity is None:
+                    _insert(db, draft)
+                    added += 1
+                else:
+                    joined += _add_evidence(db, identity, draft.evidence) > 0
+        return Merged(added, joined, len(drafts) - added - joined)
+
+    def search(self, query: str, limit: int) -> list[Hit]:
+        """As passages for `search`."""
+        return [as_passage(lesson) for lesson in self.find(query, limit)]
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """A connection to an up-to-date file; None while there is no file."""
+        if not self.path.exists():
+            yield None
+            return
+        with self._connected() as db:
+            yield db
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction: all of it or nothing is kept."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise LessonsError(f"can't make {self.path.parent}: {error.strerror}", _ELSEWHERE) from error
+        with self._connected() as db:
+            db.execute("BEGIN IMMEDIATE")
+            yield db
+            db.execute("COMMIT")
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        try:
+            db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                db.execute("PRAGMA foreign_keys = ON")
+                _migrate(db, self.path)
+                yield db
+            finally:
+                db.close()
+        except sqlite3.Error as error:
+            raise LessonsError(f"{self.path} can't be used: {error}", _ELSEWHERE) from error
+
+
+_ELSEWHERE = "Name another file with --lessons, or `none`; or set WARPSMITH_DATA."
+
+
+def _migrate(db: sqlite3.Connection, path: Path) -> None:
+    """Step by step, in one transaction; another process may have done it meanwhile."""
+    version = _version(db)
+    if version > len(MIGRATIONS):
+        raise LessonsError(f"{path} was written by a newer warpsmith", "Update warpsmith; the file is left as it is.")
+    if version == len(MIGRATIONS):
+        return
+    db.create_function("spaced", 1, spaced, deterministic=True)
+    db.execute("BEGIN IMMEDIATE")
+    for step in MIGRATIONS[_version(db) :]:
+        for statement in step:
+            db.execute(statement)
+    db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    db.execute("COMMIT")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _unknown(identity: int) -> LessonsError:
+    return LessonsError(f"there is no lesson {identity}", "`warpsmith lessons list` lists them.")
+
+
+def _lessons(db: sqlite3.Connection, ids: str, arguments: Sequence[object]) -> list[Lesson]:
+    """The lessons whose ids the query `ids` gives, in its order."""
+    found = []
+    for (identity,) in db.execute(ids, arguments).fetchall():
+        row = db.execute(f"SELECT {_COLUMNS} FROM lessons WHERE id = ?", (identity,)).fetchone()
+        if row is None:
+            continue
+        order = "ORDER BY at, run, attempt"
+        rows = db.execute(f"SELECT {_EVIDENCE} FROM evidence WHERE lesson = ? {order}", (identity,)).fetchall()
+        try:
+            found.append(_lesson(row, rows))
+        except ValueError as error:
+            raise LessonsError(
+                f"lesson {identity} is damaged: {_first(error)}", "Delete it, or restore a copy."
+            ) from error
+    return found
+
+
+def _lesson(row: Sequence[object], evidence: Sequence[Sequence[object]]) -> Lesson:
+    """Raises ValueError for a row that is none."""
+    fields = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    fields |= {name: json.loads(str(fields[name])) for name in ("dtypes", "shapes")}
+    measured = [dict(zip(_EVIDENCE.split(", "), each, strict=True)) for each in evidence]
+    return Lesson.model_validate(fields | {"evidence": measured})
+
+
+def _reworded(lesson: Lesson, claim: str, operation: str) -> Lesson:
+    try:
+        return Lesson.model_validate(lesson.model_dump() | {"claim": claim.strip(), "operation": operation.strip()})
+    except ValidationError as error:
+        raise LessonsError(f"lesson {lesson.id} can't say that: {_first(error)}", "It is left as it was.") from error
+
+
+def _first(error: ValueError) -> str:
+    """The first problem, in words."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}".removeprefix(": ")
+
+
+def _any_of(words: Iterable[str]) -> str:
+    """A query for passages with any of the words; they hold no mark that FTS5 gives a meaning."""
+    return " OR ".join(f'"{word}"' for word in list(words)[:MOST_WORDS])
+
+
+def _known(db: sqlite3.Connection, draft: Draft) -> int | None:
+    row = db.execute("SELECT id FROM lessons WHERE key = ?", (draft.key,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _insert(db: sqlite3.Connection, draft: Draft) -> int:
+    fields = draft.model_dump(mode="json", exclude={"evidence"})
+    fields |= {name: json.dumps(fields[name]) for name in ("dtypes", "shapes")} | {"key": draft.key}
+    marks = ", ".join("?" * len(fields))
+    row = db.execute(f"INSERT INTO lessons ({', '.join(fields)}) VALUES ({marks})", tuple(fields.values()))
+    identity = int(row.lastrowid or 0)
+    _add_evidence(db, identity, draft.evidence)
+    _index(db, identity, draft)
+    return identity
+
+
+def _add_evidence(db: sqlite3.Connection, identity: int, evidence: Sequence[Evidence]) -> int:
+    """Returns how many were new."""
+    marks = ", ".join("?" * 10)
+    insert = f"INSERT OR IGNORE INTO evidence (lesson, {_EVIDENCE}) VALUES ({marks})"
+    return sum(db.execute(insert, (identity, *each.model_dump().values())).rowcount for each in evidence)
+
+
+def _index(db: sqlite3.Connection, identity: int, draft: Draft) -> None:
+    db.execute("DELETE FROM words WHERE rowid = ?", (identity,))
+    words = (identity, spaced(draft.claim), spaced(draft.operation))
+    db.execute("INSERT INTO words (rowid, claim, operation) VALUES (?, ?, ?)", words)
