@@ -40,11 +40,6 @@ class Hypothesis(BaseModel):
     lessons: list[int] = Field(
         default=[],
         max_length=8,
-        description="Numbers of lessons that this very change puts to the test; what it measures counts for or against.",
-    )
-    lessons: list[int] = Field(
-        default=[],
-        max_length=8,
         description="Numbers of lessons that this change puts to the test; what it measures counts for or against.",
     )
     kind: Kind = Field(default="other", description="What sort of idea it is.")
