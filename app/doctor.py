@@ -22,6 +22,7 @@ from rich.markup import escape
 from app.exits import DONE, REJECTED
 from app.quantities import amount
 from app.terminal import console_for, plain_table
+from tools.environment import without_secrets
 from tools.errors import WarpsmithError
 from tools.targets.cuda_toolkit import find_devices, find_toolkit
 
@@ -229,7 +230,7 @@ def _model() -> str:
 def _run(argv: list[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes] | None:
     """A short command; None when it can't run or takes too long."""
     try:
-        return subprocess.run(argv, input=stdin, capture_output=True, timeout=30, check=False)
+        return subprocess.run(argv, input=stdin, capture_output=True, timeout=30, check=False, env=without_secrets())
     except (OSError, subprocess.TimeoutExpired):
         return None
 

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from tools.cache import cache_dir, native_binary
 from tools.device_lock import device_lock
+from tools.environment import without_secrets
 from tools.errors import InfrastructureError
 from tools.records import Record
 
@@ -223,7 +224,9 @@ def _cache_file() -> Path:
 @functools.cache
 def _compiler_version() -> str:
     try:
-        answer = subprocess.run(["g++", "--version"], capture_output=True, text=True, timeout=10, check=True)
+        answer = subprocess.run(
+            ["g++", "--version"], capture_output=True, text=True, timeout=10, check=True, env=without_secrets()
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise InfrastructureError("g++ does not run", "Install g++ 11 or newer.") from error
     return answer.stdout.splitlines()[0]
