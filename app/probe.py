@@ -20,8 +20,8 @@ from app.plain import one_line
 from app.quantities import count
 
 Works: TypeAlias = Literal["yes", "no", "unknown"]
-REPLY_TOKENS = 2_000
-"""Room for a model that thinks before it calls."""
+REPLY_TOKENS = (2_000, 500)
+"""Of the two replies: room for a model that thinks before it calls; the second may be cut off."""
 SUMS = ((2, 3), (40, 17))
 ADD = ToolSpec(
     name="add",
@@ -88,8 +88,8 @@ async def probe(
     failure: ModelError | None = None
     try:
         async with asyncio.timeout(timeout):
-            await _two_requests(model, replies, pieces)
             told = await _told(ask_window)
+            await _two_requests(model, replies, pieces)
     except ModelError as error:
         failure = error
     except TimeoutError:
@@ -113,11 +113,11 @@ async def _two_requests(model: ChatModel, replies: list[Reply], pieces: list[lis
         Message(speaker="system", text=f"You check a connection. You may ignore this table.\n\n{_table()}"),
         Message(speaker="user", text=f"Call the tool `add` twice in one reply, for {wanted}. Do not add yourself."),
     ]
-    for _ in range(2):
+    for reply_tokens in REPLY_TOKENS:
         heard: list[str] = []
         pieces.append(heard)
         request = Request(
-            messages=tuple(thread), tools=(ADD,), reply_tokens=REPLY_TOKENS, cache_key="warpsmith-models-test"
+            messages=tuple(thread), tools=(ADD,), reply_tokens=reply_tokens, cache_key="warpsmith-models-test"
         )
         reply = await model.reply(request, heard.append)
         replies.append(reply)
@@ -161,7 +161,7 @@ def _tools(first: Reply, second: Sequence[Reply], failure: ModelError | None) ->
     good = [call for call in first.tool_calls if _numbers(call) is not None]
     how = "" if first.dialect == "native" else f" in the {first.dialect} dialect"
     if first.stop == "length":
-        return Check(name="tools", works="no", found=f"its reply was cut off after {REPLY_TOKENS} tokens")
+        return Check(name="tools", works="no", found=f"its reply was cut off after {REPLY_TOKENS[0]} tokens")
     if not first.tool_calls:
         said = one_line(first.text)[:80] or "nothing"
         return Check(name="tools", works="no", found=f"no call was made; it said: {said}")
@@ -169,7 +169,9 @@ def _tools(first: Reply, second: Sequence[Reply], failure: ModelError | None) ->
         wrong = next(call for call in first.tool_calls if _numbers(call) is None)
         return Check(name="tools", works="no", found=f"called {one_line(f'{wrong.name}({wrong.arguments})')[:100]}")
     if failure is not None and not second:
-        return Check(name="tools", works="no", found=f"called `add`{how}, but its result was not taken")
+        late = failure.fault == "transient"
+        found = "no answer to its result came" if late else "its result was not taken"
+        return Check(name="tools", works="yes" if late else "no", found=f"called `add`{how}, but {found}")
     return Check(name="tools", works="yes", found=f"called `add` as asked{how} and took the results")
 
 
