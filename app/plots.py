@@ -1,6 +1,6 @@
-"""The report's two pictures as inline SVG: times by attempt, and the roofline. Colours come from the page's stylesheet.
+"""The report's pictures as inline SVG: times by attempt, the roofline, money by iteration.
 
-Not covered: interaction beyond a tooltip on each point.
+Colours come from the page's stylesheet. Not covered: interaction beyond a tooltip on each point.
 """
 
 from __future__ import annotations
@@ -105,6 +105,27 @@ def roofline(spots: Sequence[Spot], bandwidth: float, peak: float | None) -> str
     return _svg(
         parts, "floating-point operations per second", "Roofline: measured rates under the measured bandwidth and peak"
     )
+
+
+def bars(values: Sequence[tuple[str, float, str]], y_label: str, x_label: str) -> str:
+    """One bar for each (name, height, tooltip), heights from zero in US dollars; empty when all are zero."""
+    highest = max((height for _, height, _ in values), default=0.0)
+    if highest <= 0:
+        return ""
+    y = Scale(0.0, highest * 1.1, HEIGHT - BOTTOM, TOP, log=False)
+    x = Scale(-0.5, max(len(values) - 0.5, 0.5), LEFT, WIDTH - RIGHT, log=False)
+    width = max(1.0, min(40.0, 0.8 * (WIDTH - RIGHT - LEFT) / len(values)))
+    parts = [_grid_y(y, [(tick, f"${tick:.3g}") for tick in y.ticks()])]
+    step = max(1, -(-len(values) // 20))
+    for index, (name, height, tip) in enumerate(values):
+        left, top = round(x(index) - width / 2, 1), y(height)
+        parts.append(
+            f'<rect class="bar" x="{left}" y="{top}" width="{width:.1f}" height="{HEIGHT - BOTTOM - top:.1f}">'
+            f"<title>{escape(tip)}</title></rect>"
+        )
+        if index % step == 0:
+            parts.append(_tick(x(index), HEIGHT - BOTTOM + 18, name, "middle"))
+    return _svg([*parts, _x_label(x_label)], y_label, f"{y_label} by {x_label}")
 
 
 def _vertical(low: float, high: float, log: bool) -> Scale:

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from app import quantities
 from app.judging import by_reason
-from app.plots import Level, Mark, Point, Spot, progress, roofline
+from app.plots import Level, Mark, Point, Spot, bars, progress, roofline
+from app.spending import Round, spending_of
 from app.summary import Summary, read_verdict, summarize
 from memory.files import write_atomically
 from memory.runs import Attempt, RunFolder
@@ -73,6 +74,8 @@ def render(run: RunFolder) -> str:
         span=quantities.span,
         percent=quantities.percent,
         times=quantities.times,
+        count=quantities.count,
+        cost=lambda row: quantities.cost(row.dollars, row.unpriced_tokens),
     )
     return environment.get_template("report.html.j2").render(page_fields(run))
 
@@ -102,10 +105,42 @@ def page_fields(run: RunFolder) -> dict[str, object]:
         "profile": Profile.model_validate(profile) if profile is not None else None,
         "missing": by_reason(Profile.model_validate(profile).missing) if profile is not None else [],
         "hardware": hardware_rows(facts),
+        **_spending_fields(run),
         "command": command(run),
         "check_command": check_command(run, summary.best) if summary.best else "",
         "config": run.config(),
     }
+
+
+def _spending_fields(run: RunFolder) -> dict[str, object]:
+    spending = spending_of(run)
+    several = len(spending.rows) > 1
+    return {
+        "spending": spending,
+        "spending_rows": [*spending.rows, *([spending.total] if several else [])],
+        "corrections": quantities.tally(spending.corrections),
+        "budget_words": budget_words(run),
+        "money": bars(
+            [(str(r.iteration), r.dollars, f"iteration {r.iteration}: {_round_words(r)}") for r in spending.rounds],
+            "US dollars",
+            "iteration",
+        ),
+    }
+
+
+def _round_words(spent: Round) -> str:
+    return f"{quantities.cost(spent.dollars, spent.unpriced_tokens)}, {quantities.tokens(spent.tokens)} tokens"
+
+
+def budget_words(run: RunFolder) -> str:
+    """The run's limits of money and tokens as a sentence; empty when it has none."""
+    settings = run.config().get("settings")
+    budgets = settings.get("budgets") if isinstance(settings, dict) else None
+    found = budgets if isinstance(budgets, dict) else {}
+    dollars, most = found.get("dollars"), found.get("tokens")
+    parts = [quantities.money(dollars)] if isinstance(dollars, int | float) else []
+    parts += [f"{quantities.count(most)} tokens"] if isinstance(most, int) else []
+    return f"The budget was {' and '.join(parts)}." if parts else ""
 
 
 def baseline_name(run: RunFolder) -> str:

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from agents.limits import STOP_WORDS, StopReason
+from app.spending import Spending, spending_of
 from memory.files import RunFolderError
 from memory.runs import Attempt, RunFolder
 from tools.records import Accepted, Interval, Verdict, weighted_geomean
@@ -80,6 +81,8 @@ class Summary(BaseModel):
     elapsed: float | None = None
     start_problem: str = ""
     """Why the starting kernel was not accepted."""
+    spending: Spending = Spending()
+    """What the models did and what they cost."""
 
     @property
     def accepted(self) -> int:
@@ -120,6 +123,7 @@ def summarize(run: RunFolder) -> Summary:
         "counts": _count([attempt.outcome for attempt in attempts]),
         "rejections": _count([_reason(run, a) for a in attempts if a.outcome == "rejected"]),
         "start_problem": _start_problem(attempts),
+        "spending": spending_of(run),
     }
     return Summary.model_validate(fields | _best_fields(run, attempts, outcome.get("final")))
 

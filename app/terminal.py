@@ -11,7 +11,8 @@ from rich.segment import Segment
 from rich.table import Table
 
 from app.plain import printable
-from app.quantities import disturbance, duration, percent, span, tally, times
+from app.quantities import cost, disturbance, duration, percent, span, tally, times, tokens
+from app.spending import Spending
 from app.summary import Summary, WorkloadRow
 from memory.runs import Attempt
 from tools.records import (
@@ -24,6 +25,9 @@ from tools.records import (
     Verdict,
     WorkloadTiming,
 )
+
+CHANGES_SHOWN = 5
+"""Of models that took over."""
 
 
 class LastingConsole(Console):
@@ -70,6 +74,37 @@ def print_summary(console: Console, summary: Summary, baseline: str) -> None:
     else:
         console.print("No attempt has been accepted.")
     console.print(f"attempts  {summary.attempts}: {_attempt_tally(summary)}", highlight=False)
+    print_spending(console, summary.spending)
+
+
+def print_spending(console: Console, spending: Spending) -> None:
+    """Models and money; nothing for a run that asked no model that is paid by tokens."""
+    if not spending.tokens and not spending.changes:
+        return
+    numeric = ("calls", "tokens in", "cached", "out", "reasoning", "cost", "retries", "failed")
+    table = plain_table("role", "model", *numeric, numeric=numeric)
+    for row in (*spending.rows, *([spending.total] if len(spending.rows) > 1 else [])):
+        table.add_row(
+            row.role or "all",
+            escape(row.model),
+            str(row.calls),
+            tokens(row.input_tokens),
+            percent(row.cached_share),
+            tokens(row.output_tokens),
+            tokens(row.reasoning_tokens) if row.reasoning_tokens else "",
+            cost(row.dollars, row.unpriced_tokens),
+            str(row.retries or ""),
+            str(row.failed or ""),
+        )
+    console.print()
+    console.print(table)
+    for change in spending.changes[:CHANGES_SHOWN]:
+        text = f"{change.role} in iteration {change.iteration}: {change.after} took over, since {change.before}"
+        console.print(f"[yellow]changed[/yellow]   {escape(text)} {escape(change.why)}", highlight=False)
+    if len(spending.changes) > CHANGES_SHOWN:
+        console.print(
+            f"          and {len(spending.changes) - CHANGES_SHOWN} more; the report has all", highlight=False
+        )
 
 
 def print_attempts(console: Console, attempts: Sequence[Attempt]) -> None:
