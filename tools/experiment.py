@@ -47,7 +47,7 @@ def run_experiment(judge: Judge | DevicelessJudge, program: Program) -> Experime
     """Build `program` and run it. KernelError for files or flags that are not allowed; InfrastructureError when it was
     built and there is no device."""
     judge.progress("build")
-    path, diagnostics = _built(program, judge.header)
+    path, diagnostics = build_program(program, judge.header)
     if path is None:
         return Experiment(program=program.id, status="not_built", diagnostics=diagnostics)
     if isinstance(judge, DevicelessJudge):
@@ -102,7 +102,7 @@ def outcome_of(program: Program, diagnostics: Sequence[Diagnostic], ran: Complet
     )
 
 
-def _built(program: Program, header: str) -> tuple[Path | None, tuple[Diagnostic, ...]]:
+def build_program(program: Program, header: str) -> tuple[Path | None, tuple[Diagnostic, ...]]:
     """The executable, from the cache where it is known, with the compiler's words; None when it does not build."""
     on_device = program.language == "cuda"
     check_settings(program, (), allowed_nvcc_flag if on_device else allowed_flag)

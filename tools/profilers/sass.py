@@ -38,7 +38,7 @@ GROUPS: Final[tuple[Group, ...]] = (
     _group("tensor_instructions", "tensor core instructions", r"[HIQBD]G?MMA|OMMA|UTC\w*MMA"),
     _group("fp32", "fp32 instructions", r"FFMA2?|FADD2?|FMUL2?"),
     _group("fp64", "fp64 instructions", r"DFMA|DADD|DMUL"),
-    _group("half", "half precision instructions", r"HFMA2|HADD2|HMUL2"),
+    _group("half", "half precision instructions (HFMA2 also loads constants)", r"HFMA2|HADD2|HMUL2"),
     _group("integer", "integer instructions", r"IMAD|IADD3?|LEA|SHF|LOP3|ISETP|VIADD"),
     _group("special", "special function instructions", r"MUFU"),
 )

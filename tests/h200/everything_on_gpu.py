@@ -1,0 +1,350 @@
+"""What must be seen on a real GPU, one section each: profiles, experiments, machine code, a sweep, spread, clocks.
+
+    python -P tests/h200/everything_on_gpu.py [--dry-run] [zoo experiment listing tune spread clocks]
+
+Needs warpsmith, PyCUDA, the CUDA toolkit and a GPU; writes `<section>.json` to $OUT (else ./out), with chip, driver and
+date, to be kept under tests/golden/h200/. `--dry-run` builds all that the sections need with nvcc, and runs nothing: it
+works without a GPU. Exit status 1 when a section saw something that it should not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
+
+import gpu_programs  # noqa: E402
+import zoo_on_gpu  # noqa: E402
+
+from tools.contract import parse_tunables, task_header  # noqa: E402
+from tools.errors import WarpsmithError  # noqa: E402
+from tools.executor import LocalExecutor  # noqa: E402
+from tools.experiment import build_program, run_experiment  # noqa: E402
+from tools.judge import Judge, open_task  # noqa: E402
+from tools.listing import cut  # noqa: E402
+from tools.machine_code import Form, ListingRequest  # noqa: E402
+from tools.profilers import sass  # noqa: E402
+from tools.profilers.cuda import profile_kernel  # noqa: E402
+from tools.program import Program  # noqa: E402
+from tools.records import Accepted, Kernel  # noqa: E402
+from tools.reference import load_reference  # noqa: E402
+from tools.space import space_of  # noqa: E402
+from tools.targets.cuda import CudaTarget  # noqa: E402
+from tools.task import TaskSource, read_task  # noqa: E402
+from tools.tune import tune as sweep  # noqa: E402
+
+Report = dict[str, Any]
+TRIALS, REPEATS = 200, 20
+FORMS: tuple[Form, ...] = ("sass", "ptx")
+SPREAD_ALLOWED, CLOCKS_ALLOWED, SHORTEST = 0.02, 0.03, 50e-6
+FURTHER = ("dram__bytes.sum", "smsp__cycles_active.avg", "no_such__metric.sum")
+
+
+class Section:
+    """What is run on a GPU, and what of it can be prepared without one. Both return what they saw, with `faults`."""
+
+    def __init__(self, name: str, run: Callable[[], Report], prepare: Callable[[], Report]) -> None:
+        self.name, self.run, self.prepare = name, run, prepare
+
+
+# ----------------------------------------------------------------------------------------------------------------- zoo
+
+
+def zoo() -> Report:
+    """Every kernel of the zoo, profiled live; its class and cause must be what its comment says."""
+    rows: Report = {}
+    with open_task(zoo_on_gpu.task(), "cuda") as judge:
+        for known in zoo_on_gpu.KNOWN:
+            begin = time.perf_counter()
+            metrics = FURTHER if known is zoo_on_gpu.KNOWN[0] else ()
+            profile = profile_kernel(judge, zoo_on_gpu.kernel(known), None, metrics)
+            counters = profile.counters
+            found = counters.cause if counters is not None and counters.status == "counted" else None
+            rows[known.name] = {
+                "comment": known.comment,
+                "wanted": [known.bottleneck, known.cause],
+                "found": [profile.bottleneck, found],
+                "seconds": time.perf_counter() - begin,
+                "profile": profile.model_dump(mode="json"),
+            }
+            said = counters.message if counters is not None and counters.status == "uncounted" else ""
+            print(f"{known.name:24} {profile.bottleneck:8} {found} {said}", flush=True)
+    return {"kernels": rows, "faults": [name for name, row in rows.items() if row["wanted"] != row["found"]]}
+
+
+def prepare_zoo() -> Report:
+    header, target = header_of(zoo_on_gpu.task()), CudaTarget("sm_90a")
+    built = {known.name: target.compile_kernel(zoo_on_gpu.kernel(known), header) for known in zoo_on_gpu.KNOWN}
+    return {"faults": [f"{name}: {build.message}" for name, build in built.items() if build.library is None]}
+
+
+# ---------------------------------------------------------------------------------------------------------- experiment
+
+
+def experiment() -> Report:
+    """Programs that answer, that fault and that misbehave; after each the judge must still judge rightly."""
+    source = read_task(ROOT / "examples/softmax")
+    rows: Report = {}
+    with open_task(source, "cuda") as judge:
+        import pycuda.driver as cuda
+
+        for name, asked in gpu_programs.PROGRAMS.items():
+            before, begin = cuda.mem_get_info()[0], time.perf_counter()
+            found = run_experiment(judge, program_of(asked))
+            took, after = time.perf_counter() - begin, cuda.mem_get_info()[0]
+            verdict = judge.evaluate(source.start["cuda"])
+            rows[name] = {
+                "wanted": asked.status,
+                "experiment": found.model_dump(mode="json"),
+                "seconds": took,
+                "free_bytes": {"before": before, "after": after},
+                "then": verdict.status,
+                "as_expected": found.status in asked.status
+                and asked.says in found.stdout
+                and after >= before - (1 << 20)
+                and verdict.status == "accepted",
+            }
+            print(name, found.status, found.exit_code, repr(found.stdout[:300]), f"{took:.1f}s", flush=True)
+    return {"programs": rows, "faults": [name for name, row in rows.items() if not row["as_expected"]]}
+
+
+def prepare_experiment() -> Report:
+    header = header_of(read_task(ROOT / "examples/softmax"))
+    faults = []
+    for name, asked in gpu_programs.PROGRAMS.items():
+        path, diagnostics = build_program(program_of(asked), header)
+        faults += [] if path else [f"{name}: {diagnostics[0].message}"]
+    return {"faults": faults}
+
+
+def program_of(asked: gpu_programs.Asked) -> Program:
+    return Program(language="cuda", files={"main.cu": asked.text}, seconds=asked.seconds)
+
+
+# ------------------------------------------------------------------------------------------------------------- listing
+
+
+def listing() -> Report:
+    """Machine code of every example's kernel by this machine's own tools, and what is counted in it."""
+    rows: Report = {}
+    faults = []
+    for path in sorted((ROOT / "examples").glob("*/kernel.cu")):
+        source, target = read_task(path.parent), CudaTarget()
+        build = target.compile_kernel(source.start["cuda"], header_of(source))
+        row: Report = {}
+        for form in FORMS:
+            try:
+                text = target.listing(build, None, form)
+            except WarpsmithError as error:
+                faults.append(f"{source.name} {form}: {error}")
+                continue
+            loads = cut(text, ListingRequest(form=form, around="LDG|ld.global", context=0, lines=40))
+            row[form] = {"lines": len(text.splitlines()), "loads": loads.matches, "first": loads.text[:400]}
+            if form == "sass":
+                row["counted"] = dict(sass.count(text))
+        rows[source.name] = row
+        print(source.name, {form: row.get(form, {}).get("lines") for form in FORMS}, row.get("counted"), flush=True)
+    return {"examples": rows, "faults": faults}
+
+
+# ---------------------------------------------------------------------------------------------------------------- tune
+
+
+def tune() -> Report:
+    """One sweep of many configurations: how busy the device is meanwhile, and how many are evaluated in a minute."""
+    source, kernel = sweep_subject()
+    groups = CudaTarget().tunable_flags
+
+    async def run() -> Report:
+        async with LocalExecutor() as executor:
+            await executor.open(source, "cuda")
+            with utilisation() as samples:
+                begin = time.perf_counter()
+                report = await sweep(executor, source, kernel, None, TRIALS, groups=groups)
+                seconds = time.perf_counter() - begin
+        timed = [trial for trial in report.trials if trial.seconds is not None]
+        return {
+            "trials": len(report.trials),
+            "timed": len(timed),
+            "rejected": [trial.reason for trial in report.trials if trial.seconds is None],
+            "seconds": seconds,
+            "evaluations_per_minute": 60 * len(report.trials) / seconds,
+            "device_busy_share": statistics.fmean(samples) / 100 if samples else None,
+            "samples": len(samples),
+            "best": report.assignment,
+            "ratio": report.ratio,
+        }
+
+    found = asyncio.run(run())
+    print({name: value for name, value in found.items() if name != "rejected"}, flush=True)
+    return {**found, "faults": [] if found["trials"] == TRIALS and found["timed"] else ["the sweep is incomplete"]}
+
+
+def prepare_tune() -> Report:
+    source, kernel = sweep_subject()
+    space = space_of(kernel, parse_tunables(kernel.files), CudaTarget().tunable_flags)
+    build = CudaTarget("sm_90a").compile_kernel(kernel, header_of(source))
+    faults = [] if build.library is not None else [build.message]
+    return {"points": space.size, "faults": faults + ([] if space.size >= TRIALS else [f"only {space.size} points"])}
+
+
+def sweep_subject() -> tuple[TaskSource, Kernel]:
+    source = read_task(ROOT / "examples/softmax")
+    return source, source.start["cuda"]
+
+
+@contextmanager
+def utilisation() -> Iterator[list[float]]:
+    """Percent of each fifth of a second in which the device ran something, as its driver counts."""
+    samples: list[float] = []
+    query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"]
+    with subprocess.Popen(query, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = process.stdout
+
+        def read() -> None:
+            samples.extend(float(line) for line in lines if line.strip().isdigit())
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            yield samples
+        finally:
+            process.terminate()
+            reader.join()
+
+
+# -------------------------------------------------------------------------------------------------------------- spread
+
+
+def spread() -> Report:
+    """Whole evaluations of one kernel, again and again: how far their times lie apart."""
+    found: Report = {}
+    for name in ("softmax", "histogram"):
+        source = read_task(ROOT / "examples" / name)
+        seconds: dict[str, list[float]] = {}
+        began = time.perf_counter()
+        with open_task(source, "cuda") as judge:
+            for _ in range(REPEATS):
+                verdict = judge.evaluate(source.start["cuda"])
+                for timing in verdict.timings if isinstance(verdict, Accepted) else ():
+                    seconds.setdefault(timing.workload, []).append(timing.seconds)
+        apart = {each: (max(times) - min(times)) / statistics.median(times) for each, times in seconds.items()}
+        counts = {each: len(times) for each, times in seconds.items()}
+        found[name] = {"seconds": seconds, "spread": apart, "evaluations": counts}
+        print(name, {each: f"{share:.2%}" for each, share in apart.items()}, f"{time.perf_counter() - began:.0f}s")
+    rows = [(name, each, share) for name, row in found.items() for each, share in row["spread"].items()]
+    faults = [f"{name}/{each}: {share:.2%}" for name, each, share in rows if share > SPREAD_ALLOWED]
+    return {"tasks": found, "faults": faults or ([] if rows else ["nothing was accepted"])}
+
+
+# -------------------------------------------------------------------------------------------------------------- clocks
+
+
+def clocks() -> Report:
+    """Events against the host's clock, for kernels of known duration: in a program of our own, and in the judge."""
+    source = read_task(ROOT / "examples/softmax")
+    with open_task(source, "cuda") as judge:
+        asked = Program(language="cuda", files={"main.cu": gpu_programs.CLOCKS}, seconds=20)
+        found = run_experiment(judge, asked)
+        rows = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]
+        readings = judge_readings(judge, source.start["cuda"])
+    for row in rows:
+        row["difference"] = row["host"] / row["event"] - 1
+        print({name: f"{value:.6g}" for name, value in row.items()}, flush=True)
+    faults = [
+        f"{row['wanted']:g} s: {row['difference']:.1%}"
+        for row in rows
+        if row["wanted"] >= SHORTEST and abs(row["difference"]) > CLOCKS_ALLOWED
+    ]
+    return {"queued": rows, "judge": readings, "faults": faults or ([] if rows else [found.stderr or found.status])}
+
+
+def judge_readings(judge: Judge, kernel: Kernel) -> Report:
+    with judge.lock(), judge.runner(judge.build_variant(kernel, "release")) as runner:
+        for _ in range(40):
+            runner.call(judge.content.fresh(0))
+        seen = runner.clocks(0)
+    readings = [(reading.inner, reading.outer) for reading in seen.readings]
+    return {"readings": readings, "round_trips": seen.round_trips, "disagreement": seen.disagreement()}
+
+
+def prepare_clocks() -> Report:
+    asked = Program(language="cuda", files={"main.cu": gpu_programs.CLOCKS}, seconds=20)
+    path, diagnostics = build_program(asked, header_of(read_task(ROOT / "examples/softmax")))
+    return {"faults": [] if path else [diagnostics[0].message]}
+
+
+# ---------------------------------------------------------------------------------------------------------------- main
+
+
+def header_of(source: TaskSource) -> str:
+    reference = load_reference(source)
+    return task_header(source.name, [reference.signature(index) for index in range(len(reference.workloads))])
+
+
+SECTIONS = (
+    Section("zoo", zoo, prepare_zoo),
+    Section("experiment", experiment, prepare_experiment),
+    Section("listing", listing, listing),
+    Section("tune", tune, prepare_tune),
+    Section("spread", spread, lambda: {"faults": []}),
+    Section("clocks", clocks, prepare_clocks),
+)
+
+
+def machine() -> Report:
+    """What runs it, and when. A machine without a GPU has no chip."""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+        chip, driver = said.strip().splitlines()[0].split(", ")
+    except (OSError, subprocess.CalledProcessError):
+        chip, driver = None, None
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"chip": chip, "driver": driver, "nvcc": CudaTarget().toolchain()["compiler"], "date": date}
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(each.name for each in SECTIONS))
+    parser.add_argument("--dry-run", action="store_true", help="build what the sections need, run nothing")
+    asked = parser.parse_args(arguments)
+    known = {each.name: each for each in SECTIONS}
+    if unknown := [name for name in asked.sections if name not in known]:
+        parser.error(f"there is no section {unknown[0]}")
+    out = Path(os.environ.get("OUT", "out"))
+    out.mkdir(parents=True, exist_ok=True)
+    here, failed = machine(), False
+    for name in asked.sections or known:
+        begin = time.perf_counter()
+        try:
+            found = known[name].prepare() if asked.dry_run else known[name].run()
+        except Exception:  # noqa: BLE001 - the other sections are still worth their device time
+            traceback.print_exc()
+            found = {"faults": [traceback.format_exc()[-2000:]]}
+        seconds = time.perf_counter() - begin
+        failed = failed or bool(found["faults"])
+        print(f"-- {name}: {'; '.join(found['faults']) or 'as it should be'} ({seconds:.1f}s)", flush=True)
+        if not asked.dry_run:
+            (out / f"{name}.json").write_text(json.dumps({**here, "seconds": seconds, name: found}, indent=1) + "\n")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""The scripts that run on a GPU machine: without one they load, know their sections, and build what they will run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.errors import InfrastructureError
+from tools.targets.cuda_toolkit import find_toolkit
+
+H200 = Path(__file__).parent / "h200"
+sys.path.insert(0, str(H200))
+
+import gpu_programs  # noqa: E402
+import zoo_on_gpu  # noqa: E402
+
+
+def _no_toolkit() -> str:
+    try:
+        find_toolkit()
+    except InfrastructureError as error:
+        return str(error)
+    return ""
+
+
+needs_nvcc = pytest.mark.skipif(bool(_no_toolkit()), reason=_no_toolkit() or "nvcc is here")
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", str(H200 / "everything_on_gpu.py"), *arguments]
+    environment = os.environ | {"OUT": str(folder)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
+
+
+@needs_nvcc
+def test_a_dry_run_builds_and_writes_nothing(tmp_path: Path) -> None:
+    done = run(tmp_path, "--dry-run", "tune", "spread", "clocks")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.findall(r"^-- (\w+): as it should be", done.stdout, re.MULTILINE) == ["tune", "spread", "clocks"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_sections_are_refused(tmp_path: Path) -> None:
+    done = run(tmp_path, "nothing")
+    assert done.returncode == 2 and "there is no section nothing" in done.stderr
+
+
+def test_the_zoo_is_the_recorded_one() -> None:
+    text = zoo_on_gpu.ZOO.read_text()
+    for known in zoo_on_gpu.KNOWN:
+        assert re.search(rf"\b{known.name}\(.*// {re.escape(known.comment)}", text)
+        kernel = zoo_on_gpu.kernel(known).files["kernel.cu"]
+        assert f"{known.name}<<<" in kernel and "int main" not in kernel
+    assert len({known.name for known in zoo_on_gpu.KNOWN}) == len(re.findall(r"__global__", text)) == 10
+
+
+def test_every_program_says_how_it_may_end() -> None:
+    assert all(asked.status and "int main()" in asked.text for asked in gpu_programs.PROGRAMS.values())
