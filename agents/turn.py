@@ -22,6 +22,7 @@ from agents.repairs import WORDS, Case
 from agents.seat import Seat
 from agents.thread import Opening, Thread, WindowTooSmall, bounded, reply_room, room_for
 from agents.toolbox import Answer, Fault, Toolbox
+from agents.transcript import adds_up, given_line
 from tools.records import Kernel
 
 MISCALLED: tuple[Fault, ...] = ("unknown_tool", "invalid_json", "wrong_arguments")
@@ -200,7 +201,7 @@ async def converse(seat: Seat, name: str, opening: Opening, toolbox: Toolbox) ->
 @task
 async def ask(seat: Seat, name: str, question: Question, fresh: Sequence[Message]) -> Asked:
     """One model call. fresh: what was said since the last one."""
-    return await asking.put(seat, question, lambda reply: _write_down(seat, name, fresh, reply))
+    return await asking.put(seat, question, lambda reply: _write_down(seat, name, fresh, question.request, reply))
 
 
 @task
@@ -210,7 +211,9 @@ async def sum_up(seat: Seat, name: str, voice: Voice, messages: tuple[Message, .
     room = room_for(seat, (), speaker.name, speaker.window, speaker.output)
     question = Question(Request(messages=messages, reply_tokens=min(room.reply, SUMMARY_REPLY)), voice, room.counter)
     try:
-        asked = await asking.put(seat, question, lambda reply: _write_down(seat, f"{name}-summary", messages, reply))
+        asked = await asking.put(
+            seat, question, lambda reply: _write_down(seat, f"{name}-summary", messages, question.request, reply)
+        )
     except ModelUnavailable:
         return None
     return asked["reply"]
@@ -247,12 +250,16 @@ async def judge_last(seat: Seat, kernel: str) -> float:
     return judged.device_seconds
 
 
-def _write_down(seat: Seat, name: str, fresh: Sequence[Message], reply: Reply) -> None:
+def _write_down(seat: Seat, name: str, fresh: Sequence[Message], request: Request, reply: Reply) -> None:
     """The reply, and before it what the model was told since its last one beside tools' answers, which were written
-    when they came, and the opening, which was written when it was made."""
-    transcript = seat.context.run.transcript(name)
+    when they came, and the opening, which was written when it was made.
+
+    Where that does not add up to what was sent, since something gave way to the window, the whole prompt is written.
+    """
+    transcript, blobs = seat.context.run.transcript(name), seat.context.run.blobs
     for message in fresh:
         if message.speaker in ("system", "user"):
-            blob = seat.context.run.blobs.put(message.text)
-            transcript.add({"speaker": message.speaker, "label": message.label, "blob": blob})
+            transcript.add({"speaker": message.speaker, "label": message.label, "blob": blobs.put(message.text)})
+    if not adds_up(transcript.lines(), blobs, request.messages):
+        transcript.add(given_line(request.messages, blobs))
     transcript.add({"speaker": "assistant", **reply.model_dump(mode="json", exclude={"opaque"})})
