@@ -14,7 +14,7 @@ Wire = Literal["responses", "chat", "messages"]
 WIRES: tuple[Wire, ...] = ("responses", "chat", "messages")
 Event = tuple[str, dict[str, Any]]
 PIECE = 24
-"""Characters in one event's piece of text or arguments."""
+"""Characters in one event's piece of text or arguments; more in a long one, which has a thousand pieces at most."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ def error_event(wire: Wire, kind: str, message: str, code: str | None) -> Event:
 
 
 def pieces(text: str) -> list[str]:
-    return [text[i : i + PIECE] for i in range(0, len(text), PIECE)]
+    size = max(PIECE, len(text) // 1000)
+    return [text[i : i + size] for i in range(0, len(text), size)]
 
 
 def _messages(answer: Answer, serial: int) -> Iterator[Event]:

@@ -103,9 +103,9 @@ class LlmServer:
         self._script = script if callable(script) else deque(script)
         self._lock = threading.Lock()
         self.closing = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
+        self._open = 0
+        self._changed = threading.Condition()
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     def __enter__(self) -> LlmServer:
@@ -141,6 +141,16 @@ class LlmServer:
         names = ("input", "output", "cached", "cache_write", "reasoning")
         return Tokens(**{name: sum(getattr(tokens, name) for tokens in self.reported) for name in names})
 
+    def connection_changed(self, by: int) -> None:
+        with self._changed:
+            self._open += by
+            self._changed.notify_all()
+
+    def all_closed(self, timeout: float = 5.0) -> bool:
+        """Whether every connection to the server was closed, waiting for it so many seconds at most."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._open == 0, timeout)
+
     def react(self, request: Recorded) -> tuple[int, Reaction]:
         """What to send for `request`, and its number."""
         with self._lock:
@@ -156,6 +166,14 @@ class LlmServer:
         return serial, status(400, type="invalid_request_error", message="the script is at its end")
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that breaks off is nothing to tell of."""
+
+
 def _handler(server: LlmServer) -> type[BaseHTTPRequestHandler]:
     class Handler(_Handler):
         owner = server
@@ -167,6 +185,16 @@ class _Handler(BaseHTTPRequestHandler):
     owner: LlmServer
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        self.owner.connection_changed(+1)
+        super().setup()
+
+    def finish(self) -> None:
+        try:
+            super().finish()
+        finally:
+            self.owner.connection_changed(-1)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: a test's output is its own."""

@@ -100,7 +100,8 @@ def _messages(conversation: Conversation) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for turn in conversation.turns:
         if turn.speaker == "assistant":
-            messages.append({"role": "assistant", "content": _said(turn)})
+            said = _said(turn)
+            messages += [{"role": "assistant", "content": said}] if said else []
             results = [
                 {
                     "type": "tool_result",
@@ -125,11 +126,12 @@ def _said(turn: Turn) -> list[dict[str, Any]]:
     """An assistant's blocks, in the order in which they came where that is known."""
     said = [{"type": "text", "text": turn.text}] if turn.parts else []
     calls = [{"type": "tool_use", "id": call.id, "name": call.name, "input": call.parsed} for call in turn.called]
+    items = turn.opaque.items if turn.opaque is not None else ()
     blocks: list[dict[str, Any]] = []
-    for item in turn.opaque.items if turn.opaque is not None else ():
-        if item == TEXT:
+    for item in items:
+        if item == TEXT or (item == CALL and TEXT not in items):
             blocks, said = blocks + said, []
-        elif item == CALL:
+        if item == CALL:
             blocks, calls = blocks + calls[:1], calls[1:]
         elif isinstance(item, dict):
             blocks.append(item)

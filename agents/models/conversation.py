@@ -152,7 +152,7 @@ def _turns(spoken: Sequence[_Open | str], owner: str, allowed: re.Pattern[str]) 
                 )
             )
         parts = (clean(message.text),) if message.text.strip() else ()
-        if parts or called or opaque:
+        if parts or called or (opaque is not None and opaque.items):
             turns.append(Turn("assistant", parts, tuple(called), opaque))
     return turns
 

@@ -82,13 +82,15 @@ def _items(turn: Turn) -> list[dict[str, Any]]:
     ]
     results = [{"type": "function_call_output", "call_id": call.id, "output": call.result} for call in turn.called]
     out: list[dict[str, Any]] = []
-    for item in turn.opaque.items if turn.opaque is not None else ():
-        if isinstance(item, dict) and item.get("type") == TEXT:
+    kept = [item for item in turn.opaque.items if isinstance(item, dict)] if turn.opaque is not None else []
+    placed = any(item.get("type") == TEXT for item in kept)
+    for item in kept:
+        if item.get("type") == TEXT or (item.get("type") == CALL and not placed):
             phase = {"phase": item["phase"]} if item.get("phase") else {}
             out, said = out + [{**message, **phase} for message in said], []
-        elif isinstance(item, dict) and item.get("type") == CALL:
+        if item.get("type") == CALL:
             out, calls = out + calls[:1], calls[1:]
-        elif isinstance(item, dict):
+        elif item.get("type") != TEXT:
             out.append(item)
     return out + said + calls + results
 
