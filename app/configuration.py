@@ -99,6 +99,12 @@ class Configuration:
         own = [self.roles[role].model.value for role in ROLES]
         return tuple(dict.fromkeys([*own, *(spec for role in ROLES for spec in self.roles[role].specs)]))
 
+    @property
+    def providers(self) -> dict[str, Connection]:
+        """How those providers are reached that models in use have."""
+        names = dict.fromkeys(parse_spec(spec).provider for spec in self.specs)
+        return {name: self.connections.of(name) for name in names if name not in TAKES_REST_AS_IT_IS}
+
 
 @dataclass
 class _Layer:
@@ -130,15 +136,9 @@ def configure(asked: Asked, environ: Mapping[str, str], folder: Path) -> Configu
 
 def missing_keys(configuration: Configuration) -> list[tuple[str, Connection]]:
     """The models in use whose provider needs a key that is not there."""
-    found: list[tuple[str, Connection]] = []
-    for spec in configuration.specs:
-        provider = parse_spec(spec).provider
-        if provider in TAKES_REST_AS_IT_IS:
-            continue
-        connection = configuration.connections.of(provider)
-        if connection.needs_key and connection.key is None:
-            found.append((spec, connection))
-    return found
+    reached = configuration.providers
+    of = [(spec, reached.get(parse_spec(spec).provider)) for spec in configuration.specs]
+    return [(spec, c) for spec, c in of if c is not None and c.needs_key and c.key is None]
 
 
 def require_usable(configuration: Configuration) -> None:
