@@ -1,0 +1,89 @@
+"""The commands `warpsmith export-dataset` and `warpsmith env`: runs and the judge, for those who train models."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from app.exits import guarded
+
+app = typer.Typer(rich_markup_mode=None)
+AsJson = Annotated[bool, typer.Option("--json", help="Print the counts as JSON on standard output.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+RunsRoot = Annotated[
+    Path, typer.Option("--runs", metavar="DIR", help="Where run folders are.", envvar="WARPSMITH_RUNS")
+]
+KindOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help="sft: conversations for fine-tuning [the default]. preference: better and worse kernels. rl: steps of "
+        "episodes. trajectory: every model call with its whole prompt. May be repeated.",
+    ),
+]
+
+
+@app.command("export-dataset", epilog="Exit codes: 0 written, 1 no line was left after the filters, 2 could not do it.")
+def export_dataset(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Run folders, their names, `latest`, or folders that hold runs."),
+    ],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write.")],
+    kind: KindOption = None,
+    accepted_only: Annotated[
+        bool, typer.Option("--accepted-only", help="Leave out turns without an accepted kernel.")
+    ] = False,
+    min_speedup: Annotated[
+        float | None,
+        typer.Option(metavar="X", min=0, help="Leave out turns whose best kernel is not X times the baseline."),
+    ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROLE", help="Only turns of planner, coder, analyst or summary; may be repeated."),
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Only turns by a model, as 'openai:*'; may be repeated.")
+    ] = None,
+    not_model: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="No turns by a model, as 'builtin:*'; may be repeated.")
+    ] = None,
+    reward: Annotated[
+        Literal["continuous", "steps"],
+        typer.Option(help="What `reward` of rl is: in [-1, 1], or CUDA Agent's -1, 1, 2, 3."),
+    ] = "continuous",
+    pairs: Annotated[int, typer.Option(min=1, help="Preference pairs of one parent, at most.")] = 16,
+    keep_duplicates: Annotated[
+        bool, typer.Option("--keep-duplicates", help="Write the same content more than once.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier data set.")] = False,
+    runs: RunsRoot = Path("runs"),
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Write the trajectories of runs as a data set with a card.
+
+    Keys, home and run folders and names of user and machine are taken out. Load it with
+    datasets.load_dataset("DIR", "sft"). The columns are described in docs/trajectories.md.
+    """
+    with guarded(debug, as_json):
+        from agents.datasets import ROLES, Wanted
+        from app.dataset import kinds_named, named, write_dataset
+
+        wanted = Wanted(
+            kinds=kinds_named(kind or ["sft"]),
+            accepted_only=accepted_only,
+            min_speedup=min_speedup,
+            roles=named("--role", role or (), ROLES),
+            models=tuple(model or ()),
+            not_models=tuple(not_model or ()),
+            scale=reward,
+            pairs=pairs,
+            keep_duplicates=keep_duplicates,
+        )
+        sys.exit(write_dataset(sources, runs, output, wanted, force=force, as_json=as_json))
