@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from app.exits import DONE, FAILED, REJECTED
 from app.inputs import kernel_at, task_at
+from app.interrupts import raise_on_ctrl_c
 from app.quantities import figure, percent
 from app.terminal import console_for, plain_table, print_verdict
 from tools.counters import Counted
@@ -50,6 +51,7 @@ class Judged:
 def check_kernel(judged: Judged, as_json: bool) -> int:
     """Run the gauntlet and print the verdict; the exit code says accepted, rejected or not judged."""
     with _waiting("judging") as tell:
+        raise_on_ctrl_c()
         verdict = asyncio.run(_evaluate(judged, tell))
     if as_json:
         print(verdict.model_dump_json())
@@ -61,6 +63,7 @@ def check_kernel(judged: Judged, as_json: bool) -> int:
 def profile_kernel(judged: Judged, workload: str | None, as_json: bool) -> int:
     """Profile one workload and print what was found."""
     with _waiting("profiling") as tell:
+        raise_on_ctrl_c()
         profile = asyncio.run(_profile(judged, workload, tell))
     if as_json:
         print(profile.model_dump_json())

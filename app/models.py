@@ -19,6 +19,7 @@ from agents.models.spec import TAKES_REST_AS_IT_IS, parse_spec
 from agents.settings import ROLES, Role
 from app.configuration import Asked, Configuration, configure, require_usable
 from app.exits import DONE, FAILED, REJECTED
+from app.interrupts import raise_on_ctrl_c
 from app.probe import Probe, probe
 from app.quantities import count, money, span, tokens
 from app.settings_file import FILE_NAME, describe
@@ -137,6 +138,7 @@ def try_model(spec: str, asked: Asked, timeout: float, as_json: bool) -> int:
             if bare is not None:
                 await bare.aclose()
 
+    raise_on_ctrl_c()
     done = asyncio.run(ask())
     if as_json:
         print(done.model_dump_json())

@@ -317,6 +317,30 @@ def wait_for(moment: str, runs: Path, child: subprocess.Popen[str]) -> None:
     raise AssertionError(f"never came to {moment}")
 
 
+SWALLOWS = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pydantic_core":
+            sys.meta_path.remove(self)
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except BaseException:
+                pass
+
+sys.meta_path.insert(0, Finder())
+from app.start import main
+main()
+"""
+
+
+def test_ctrl_c_amid_an_import_that_swallows_exceptions_is_heard(task: Path, tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", SWALLOWS, "optimize", str(task), "--runs", str(tmp_path / "runs")]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped\n")
+
+
 def test_a_reader_that_goes_away_does_not_end_the_run(task: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     arguments = command("optimize", task, "--runs", runs, "--iterations", "1")
