@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from small_tasks import ENDLESS, HONEST, SAXPY, SLOW, WRONG, cpp, saxpy
+from small_tasks import ASLEEP, ENDLESS, HONEST, SAXPY, SLOW, WRONG, cpp, saxpy
 
 from tools.errors import InfrastructureError, TaskError, WarpsmithError
 from tools.executor import CommandExecutor, Executor, LocalExecutor, executor_for
@@ -100,6 +100,15 @@ async def endless_job(executor: CommandExecutor, stages: list[str]) -> asyncio.T
     return job
 
 
+async def sleeping_job(executor: CommandExecutor, stages: list[str]) -> asyncio.Task[object]:
+    """A job that never ends and uses no core, once it has begun."""
+    job: asyncio.Task[object] = asyncio.create_task(executor.open(saxpy(files={"saxpy.py": ASLEEP})))
+    while "reference" not in stages:
+        assert not job.done()
+        await asyncio.sleep(0.01)
+    return job
+
+
 async def test_every_operation_gives_the_records_that_the_local_one_gives() -> None:
     stages: list[str] = []
     kernel = cpp("// tune: STEP = 1,2\n" + HONEST.replace("++i", "i += 1"))
@@ -172,21 +181,19 @@ async def test_a_result_of_another_shape_or_kernel_is_an_infrastructure_failure(
             await executor.build(saxpy(), cpp(HONEST))
 
 
-@pytest.mark.parametrize("then", ["exec sleep 60", "while :; do echo chatter >&2; sleep 0.1; done"])
+@pytest.mark.parametrize("then", ["exec sleep 600", "while :; do echo chatter >&2; sleep 0.1; done"])
 async def test_a_worker_that_gives_no_sign_of_life_is_given_up(then: str) -> None:
     silent = CommandExecutor(["sh", "-c", f"read -r line; echo '{GREETING}'; {then}"], silence=0.5)
     silent._attempts = 1
     async with silent:
-        begin = time.monotonic()
         with pytest.raises(InfrastructureError, match=r"silent for 0\.5 s"):
             await silent.build(saxpy(), cpp(HONEST))
-        assert time.monotonic() - begin < 10
 
 
 async def test_a_stopped_worker_is_replaced_and_one_that_works_for_long_is_not() -> None:
     stages: list[str] = []
     async with CommandExecutor(WORKER, stages.append, silence=2.0) as executor:
-        job = await endless_job(executor, stages)
+        job = await sleeping_job(executor, stages)
         worker = command_of(executor)
         await asyncio.sleep(3.0)  # it says no stage all this time, but shows life
         assert not job.done() and command_of(executor) == worker
@@ -245,15 +252,13 @@ async def test_a_worker_that_is_killed_leaves_nothing_and_is_replaced(far_host: 
 async def test_cancelling_ends_the_far_job_alone(far_host: FarHost) -> None:
     stages: list[str] = []
     async with CommandExecutor([*far_host.reach, *WORKER], stages.append) as executor:
-        job = await endless_job(executor, stages)
+        job = await sleeping_job(executor, stages)
         connection = command_of(executor)
         waiting = asyncio.create_task(executor.build(saxpy(), cpp(HONEST)))
-        await asyncio.sleep(0.1)
-        begin = time.monotonic()
+        await asyncio.sleep(0)  # it is asked for
         job.cancel()
         with pytest.raises(asyncio.CancelledError):
             await job
-        assert time.monotonic() - begin < 5
         assert (await waiting).built
         assert command_of(executor) == connection  # neither the worker nor the connection had to go
 

@@ -6,11 +6,10 @@ import asyncio
 import os
 import secrets
 import signal
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
-from small_tasks import ENDLESS, HONEST, SAXPY, SLOW, cpp, saxpy
+from small_tasks import ASLEEP, ENDLESS, HONEST, SAXPY, SLOW, cpp, saxpy
 
 from tools.errors import InfrastructureError, KernelError, TaskError
 from tools.executor import LocalExecutor
@@ -24,6 +23,11 @@ STAGES_SEEN = {"reference", "audit", "hardware", "baseline", "build", "correct",
 async def executor() -> AsyncIterator[LocalExecutor]:
     async with LocalExecutor() as opened:
         yield opened
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0.01)
 
 
 def service_of(executor: LocalExecutor) -> int:
@@ -42,10 +46,10 @@ async def test_every_operation_returns_its_record() -> None:
         assert isinstance(verdict, Accepted), verdict
         results = await executor.quick(task, [cpp(HONEST), cpp(SLOW)], cpp(SLOW))
         assert [result.status for result in results] == ["timed", "timed"]
-        begin = time.monotonic()
+        assert set(stages) >= STAGES_SEEN
+        stages.clear()
         assert await executor.open(task) == facts
-        assert time.monotonic() - begin < 1
-    assert set(stages) >= STAGES_SEEN
+        assert stages == ["begun"]
 
 
 async def test_errors_arrive_as_they_were_raised(executor: LocalExecutor) -> None:
@@ -65,16 +69,19 @@ async def test_a_task_that_ends_the_judge_s_process_is_a_fault_of_the_task(execu
     assert (await executor.open(saxpy())).task  # and another task still works
 
 
-async def test_a_service_that_is_killed_is_replaced_and_the_request_repeated(executor: LocalExecutor) -> None:
-    await executor.open(saxpy())
-    first = service_of(executor)
-    job = asyncio.create_task(executor.evaluate(saxpy(), cpp(HONEST)))
-    await asyncio.sleep(0.1)
-    started = descendants(first)
-    os.kill(first, signal.SIGKILL)
-    assert isinstance(await job, Accepted)
-    assert service_of(executor) != first
-    assert not any(is_running(pid) for pid in (first, *started))
+@pytest.mark.parametrize("victim", ["keeper", "judge"])
+async def test_a_service_that_is_killed_is_replaced_and_the_request_repeated(victim: str) -> None:
+    stages: list[str] = []
+    async with LocalExecutor(stages.append) as executor:
+        job = asyncio.create_task(executor.evaluate(saxpy(), cpp(HONEST)))
+        await until(lambda: "reference" in stages)
+        first = service_of(executor)
+        started = descendants(first)
+        os.kill(first if victim == "keeper" else started[0], signal.SIGKILL)
+        assert isinstance(await job, Accepted)
+        assert stages.count("reference") == 2
+        assert service_of(executor) != first
+        assert not any(is_running(pid) for pid in (first, *started))
 
 
 async def test_a_service_that_can_not_start_is_an_infrastructure_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,32 +92,31 @@ async def test_a_service_that_can_not_start_is_an_infrastructure_error(monkeypat
             await executor.open(saxpy())
 
 
-async def test_cancelling_kills_the_running_job_and_lets_others_go_on(executor: LocalExecutor) -> None:
-    await executor.open(saxpy())
-    first = service_of(executor)
-    endless = asyncio.create_task(executor.evaluate(saxpy(), cpp(ENDLESS)))
-    await asyncio.sleep(0.05)
-    waiting = asyncio.create_task(executor.build(saxpy(), cpp(HONEST)))
-    taken_back = asyncio.create_task(executor.build(saxpy(), cpp(SLOW)))
-    await asyncio.sleep(0.5)
-    started = descendants(first)
-    taken_back.cancel()
-    endless.cancel()
-    begin = time.monotonic()
-    for cancelled in (endless, taken_back):
-        with pytest.raises(asyncio.CancelledError):
-            await cancelled
-    assert time.monotonic() - begin < 4  # well before the kernel's own timeout
-    assert not any(is_running(pid) for pid in (first, *started))
-    assert (await waiting).built
+async def test_cancelling_kills_the_running_job_and_lets_others_go_on() -> None:
+    stages: list[str] = []
+    async with LocalExecutor(stages.append) as executor:
+        endless = asyncio.create_task(executor.open(saxpy(files={"saxpy.py": ASLEEP})))
+        await until(lambda: "reference" in stages)
+        first = service_of(executor)
+        waiting = asyncio.create_task(executor.build(saxpy(), cpp(HONEST)))
+        taken_back = asyncio.create_task(executor.build(saxpy(), cpp(SLOW)))
+        await asyncio.sleep(0)  # both are asked for
+        started = descendants(first)
+        taken_back.cancel()
+        endless.cancel()
+        for cancelled in (endless, taken_back):
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled
+        assert not any(is_running(pid) for pid in (first, *started))
+        assert (await waiting).built
 
 
 async def test_close_leaves_nothing_behind_even_in_the_middle_of_a_job() -> None:
-    executor = LocalExecutor()
-    await executor.open(saxpy())
-    service = service_of(executor)
+    stages: list[str] = []
+    executor = LocalExecutor(stages.append)
     job = asyncio.create_task(executor.evaluate(saxpy(), cpp(ENDLESS)))
-    await asyncio.sleep(0.5)
+    await until(lambda: "correct" in stages)
+    service = service_of(executor)
     started = descendants(service)
     assert started
     job.cancel()

@@ -68,12 +68,12 @@ def test_a_flushed_array_is_slow_to_read_and_still_right() -> None:
         assert data.sum() == total
         return time.perf_counter() - begin
 
-    warm = min(read() for _ in range(20))
-    cold = []
-    for _ in range(20):
+    warm, cold = [], []
+    for _ in range(100):  # side by side, so that what else the machine does slows both
         instruments().flush(data)
         cold.append(read())
-    assert min(cold) > 1.3 * warm
+        warm.append(read())
+    assert min(cold) > 1.3 * min(warm)
 
 
 def test_share_of_floor_is_the_largest_error_over_what_is_granted() -> None:

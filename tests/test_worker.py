@@ -131,9 +131,7 @@ def test_they_end_the_same_in_every_sandbox(sandbox: Sandbox, row: int) -> None:
 
 
 def test_an_endless_kernel_times_out(sandbox: Sandbox) -> None:
-    start = time.monotonic()
     assert failure("for (volatile int i = 0;; i = i + 1) {}", sandbox=sandbox, timeout=0.3).reason == "timeout"
-    assert time.monotonic() - start < SECONDS
 
 
 BOMBS = {
@@ -201,13 +199,15 @@ def test_a_library_that_does_not_load_is_no_entry(tmp_path: Path) -> None:
 
 def test_freezing_stops_late_work() -> None:
     late = """
-    static std::thread worker;
-    if (worker.joinable()) worker.join();
-    worker = std::thread([&args] { usleep(200000); args.y[0] = 42; });"""
+    std::thread([&args] {
+        while (*(volatile const float*)args.a != 42) {}
+        args.y[0] = 42;
+    }).detach();"""
     with started(source(late)) as (worker, _):
         worker.call(0, SECONDS, freeze_on_answer=True)
         assert worker.threads() == 2
-        time.sleep(0.4)
+        worker._buffers[0].write({"a": np.full(COUNT, 42, np.float32), "factor": 1.0})
+        time.sleep(0.1)
         assert worker.outputs[0].untouched("y").all()
         worker.resume()
         deadline = time.monotonic() + SECONDS

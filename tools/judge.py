@@ -25,7 +25,7 @@ from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
 from tools.gauntlet import Gauntlet
 from tools.hardware import FLOATS, Hardware, limit_seconds
-from tools.neighbours import Patience
+from tools.neighbours import Patience, patience_seconds
 from tools.opening import Laps, bounded_memory
 from tools.quick import quick_results
 from tools.records import (
@@ -51,8 +51,6 @@ Progress = Callable[[str], None]
 
 BASELINE_SECONDS = 0.4
 BASELINE_ROUNDS = (5, 30)
-PATIENCE = 10.0
-"""Seconds that the judge waits in all for a machine that other programs keep busy, until it was quiet once."""
 TIMEOUT_LEAST = 5.0
 TIMEOUT_FACTOR = 100.0
 TIMEOUT_MOST = 60.0
@@ -119,7 +117,7 @@ class Judge:
         self.device = device
         self.target: Target = device.target
         self.progress = progress
-        self.patience = Patience(PATIENCE)
+        self.patience = Patience(patience_seconds())
         self.buffers: list[WorkloadBuffers] = []
         self._yardstick: Yardstick | None = None
         self._is_open = False

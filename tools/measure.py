@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from tools.clock import Clocks
 from tools.errors import InfrastructureError
-from tools.neighbours import BUSY, Neighbours, Patience
+from tools.neighbours import BUSY, Neighbours, Patience, patience_seconds
 from tools.race import Inspection, Race, Terms, pairs
 from tools.records import Comparison, Kernel, WorkloadTiming
 from tools.runner import BaselineRunner, Contestant, Failed, Rival, Runner
@@ -39,9 +39,10 @@ DRIFT = 1.1
 """A fresh process slower than the first by more than this makes the first one's times worthless."""
 LEAST_ALONE = 8
 """Calls that a fresh process must make before its times count alone."""
-QUIET_WAIT, FINAL_PATIENCE = 5.0, 20.0
-"""Seconds to wait for other programs to be quiet before a disturbed race is run once more, and in all for the last
-measurement of a winner, which is worth more waiting than the judge's own patience."""
+QUIET_WAIT = 5.0
+"""Seconds to wait for other programs to be quiet before a disturbed race is run once more."""
+FINAL_PATIENCE = 2.0
+"""The last measurement of a winner is worth so many times the judge's own patience."""
 HOPELESS_ROUNDS = 3
 HOPELESS = 1.25
 
@@ -85,7 +86,7 @@ class Measurement:
         self._first = runner
         self._incumbent = incumbent
         self._with_baseline = baseline
-        self._patience = Patience(FINAL_PATIENCE) if baseline else judge.patience
+        self._patience = Patience(FINAL_PATIENCE * patience_seconds()) if baseline else judge.patience
         self._processes = ExitStack()
         self._sessions: list[Session] = []
         self._decisions: list[Comparison] = []

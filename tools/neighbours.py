@@ -6,17 +6,35 @@ Not covered: other programs that wait for memory without using a core, and what 
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tools.errors import InfrastructureError
+
 BUSY = 0.2
 """Cores used by others (1.0 is one whole core) from which times are not worth keeping."""
 WINDOW = 0.25
 """Seconds of one look; the kernel counts in hundredths of a second."""
+PATIENCE = 10.0
+"""Seconds that a judge waits in all for a machine that other programs keep busy, until it was quiet once."""
+PATIENCE_VARIABLE = "WARPSMITH_PATIENCE"
 _STAT = Path("/proc/stat")
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def patience_seconds() -> float:
+    """PATIENCE, or what the environment says instead. Raises InfrastructureError for what is no number of seconds."""
+    given = os.environ.get(PATIENCE_VARIABLE)
+    try:
+        seconds = PATIENCE if given is None else float(given)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise InfrastructureError(f"{PATIENCE_VARIABLE}={given} is no number of seconds", "Unset it, or give one.")
+    return seconds
 
 
 class Neighbours:
