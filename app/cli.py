@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from app import cli_lessons, cli_models, export
+from app import cli_models, export
 from app.exits import EXIT_CODES, guarded
 from app.options import (
     Analyst,
@@ -16,9 +16,7 @@ from app.options import (
     Coder,
     Config,
     DialectOption,
-    Docs,
     Fallback,
-    LessonsFile,
     MaxDollars,
     MaxTokens,
     Model,
@@ -123,8 +121,6 @@ def optimize(
     max_dollars: MaxDollars = None,
     max_tokens: MaxTokens = None,
     config: Config = None,
-    docs: Docs = None,
-    lessons: LessonsFile = None,
     seed: Annotated[int, typer.Option(help="Seed of builtin:autotune's search.")] = 0,
     runs: RunsRoot = RUNS,
     settings: Settings = None,
@@ -159,8 +155,6 @@ def optimize(
                 max_tokens=max_tokens,
                 config=config,
             ),
-            docs=tuple(docs or ()),
-            lessons=lessons,
             seed=seed,
             runs=runs,
             executor=executor,
@@ -214,26 +208,14 @@ def profile(
 def show(
     run: RunName,
     attempt: Annotated[str | None, typer.Argument(metavar="[ATTEMPT]", help="As a7, or `best`.")] = None,
-    *,
-    context: Annotated[
-        Literal["planner", "coder", "analyst"] | None,
-        typer.Option("--context", metavar="ROLE", help="What planner, coder or analyst was told, word for word."),
-    ] = None,
-    at: Annotated[int | None, typer.Option(min=1, metavar="N", help="In which iteration [its last].")] = None,
-    slot: Annotated[int, typer.Option(min=0, help="Which of an iteration's coders, from 0.")] = 0,
     runs: RunsRoot = RUNS,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show a run's result and attempts, one attempt in full, or what a role was told."""
+    """Show a run's result and attempts, or one attempt in full."""
     with guarded(debug, as_json):
         from app.show import show_attempt, show_run
 
-        if context is not None:
-            from app.context import show_context
-            from app.inputs import find_run
-
-            sys.exit(show_context(find_run(run, runs), context, at, slot, as_json))
         sys.exit(show_run(run, runs, as_json) if attempt is None else show_attempt(run, attempt, runs, as_json))
 
 
@@ -280,7 +262,6 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
 
 app.add_typer(cli_models.app, name="models")
 app.add_typer(export.app)
-app.add_typer(cli_lessons.app, name="lessons")
 
 
 def run() -> None:
