@@ -12,7 +12,7 @@ from agents.edits import replace_once
 from agents.settings import Role
 from agents.state import Hypothesis
 from agents.toolbox import Refused
-from tools.records import ENTRY_FILE, Kernel
+from tools.records import ENTRY_FILE, Kernel, Language
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,13 @@ class Candidate(BaseModel):
 
 def build_kernel(candidate: Candidate, seat: Seat) -> Kernel:
     """The kernel that `candidate` describes. Refused when an edit does not fit or there is no entry file."""
-    language = seat.context.settings.language
     base_id = candidate.base or seat.parent
     base = None if base_id is None else seat.context.attempts.kernel(base_id)
+    return changed(candidate, base, seat.context.settings.language)
+
+
+def changed(candidate: Candidate, base: Kernel | None, language: Language) -> Kernel:
+    """`base` with what `candidate` changes. Refused when an edit does not fit or there is no entry file."""
     files = {} if base is None else dict(base.files)
     for edit in candidate.edits:
         files[edit.file] = replace_once(files, edit.file, edit.old, edit.new)
