@@ -29,7 +29,7 @@ def _header(kinds: list[Kind], counted: Counted) -> str:
         configs.append(f"- config_name: {kind}\n  data_files:\n  - split: train\n    path: {kind}.jsonl")
         infos.append(
             f"- config_name: {kind}\n  features:\n{features(COLUMNS[kind], '  ')}\n"
-            f"  splits:\n  - name: train\n    num_examples: {counted.lines[kind]}"
+            f"  splits:\n  - name: train\n    num_bytes: {counted.size[kind]}\n    num_examples: {counted.lines[kind]}"
         )
     tags = "\n".join(f"- {tag}" for tag in ["code", "kernels", *(_TAGS[kind] for kind in kinds)])
     return "\n".join(
@@ -80,10 +80,7 @@ def _filters(wanted: Wanted) -> str:
 def _figures(counted: Counted) -> str:
     parts = [
         ("Left out", counted.left_out),
-        (
-            "Lines by reward (-1 wrong, 1 right, 2 faster than the baseline, 3 than the starting kernel too)",
-            counted.steps,
-        ),
+        ("Lines by reward step", counted.steps),
         ("Tasks", counted.tasks),
         ("Chips", counted.chips),
         ("Models", counted.models),

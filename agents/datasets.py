@@ -63,6 +63,8 @@ class Counted:
     """What was written and what was left out, and why."""
 
     lines: Counter[Kind] = field(default_factory=Counter)
+    size: Counter[Kind] = field(default_factory=Counter)
+    """Bytes."""
     left_out: Counter[str] = field(default_factory=Counter)
     """By the reason, in words."""
     runs: set[str] = field(default_factory=set)
@@ -149,7 +151,7 @@ class _Lines:
             self.counted.left_out["the same content again"] += 1
             return
         self.seen.add(key)
-        self.files[kind].write(json.dumps(clean, ensure_ascii=False).encode() + b"\n")
+        self.counted.size[kind] += self.files[kind].write(json.dumps(clean, ensure_ascii=False).encode() + b"\n")
         self.counted.count(kind, clean)
 
 
