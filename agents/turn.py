@@ -177,9 +177,8 @@ class _Turn:
         if self.failures < most:
             return
         self.failures = 0
-        speaking = self.voice.left()[0].name
-        if case == "refused":
-            self.voice.drop(speaking, "refusal", f"it declined {most} times")  # nobody is left, as the next call says
+        if case == "refused":  # by the last one that was left, as the next call says
+            self.voice.drop(self.voice.speaking or "", "refusal", f"it declined {most} times")
             return
         message = f"{most} replies in a row could not be used, the last one was {WORDS[case]}"
         self.over = self.over or not self.voice.adapt(message, may_switch=case != "truncated")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from pydantic import JsonValue
 
-from agents.models.base import Message, OnText, Reply, Request, ToolCall, ToolSpec, Usage
+from agents.models.base import Dialect, Message, OnText, Reply, Request, ToolCall, ToolSpec, Usage
 
 Line = Reply | Callable[[Sequence[Message]], Reply]
 
@@ -25,16 +25,24 @@ def calls(name: str, arguments: JsonValue | str, call: str = "c0", **usage: int)
 class ScriptedModel:
     """Plays `lines` in order and remembers what it was told; after the last line it fails the test."""
 
-    def __init__(self, lines: Sequence[Line], window: int = 200_000) -> None:
-        self.name = "scripted:test"
+    def __init__(
+        self,
+        lines: Sequence[Line],
+        window: int = 200_000,
+        name: str = "scripted:test",
+        dialects: tuple[Dialect, ...] = ("native",),
+    ) -> None:
+        self.name = name
         self.window = window
-        self.dialects = ("native",)
+        self.dialects = dialects
+        self.asked: list[Request] = []
         self.heard: list[list[Message]] = []
         self.offered: list[list[ToolSpec]] = []
         self._lines = list(lines)
 
     async def reply(self, request: Request, on_text: OnText | None = None) -> Reply:
         messages = list(request.messages)
+        self.asked.append(request)
         self.heard.append(messages)
         self.offered.append(list(request.tools))
         assert self._lines, f"the script is at its end, but the model was told: {messages[-1].text[:500]}"
@@ -42,7 +50,7 @@ class ScriptedModel:
         reply = line if isinstance(line, Reply) else line(messages)
         if on_text is not None and reply.text:
             on_text(reply.text)
-        return reply
+        return reply.model_copy(update={"dialect": request.dialect or reply.dialect})
 
     async def aclose(self) -> None:
         """Nothing is open."""

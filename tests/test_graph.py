@@ -17,15 +17,14 @@ from typing import Any
 import killed_run
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from scripted_model import Line, ScriptedModel, calls, says
-from stub_executor import TASK, StubExecutor
+from scripted_model import ScriptedModel, calls, says
+from scripted_run import SLOWER_WITH_LESS_BLOCK, Stage, hypothesis, judge, proposal, reading, set_up
+from stub_executor import TASK
 
 from agents import events
-from agents.drive import Control, Outcome, optimize
-from agents.events import Event
+from agents.drive import optimize
 from agents.graph import build_graph
 from agents.limits import StopReason
-from agents.models import registry
 from agents.models.base import Message, ModelUnavailable, Reply
 from agents.settings import Budgets, Models, RunSettings
 from memory import ledger
@@ -35,59 +34,10 @@ from memory.tokens import COUNTER
 from tools.errors import InfrastructureError, KernelError
 from tools.records import Kernel, Unjudged, Verdict
 
-SLOWER_WITH_LESS_BLOCK = killed_run.seconds_of
-
-
-def hypothesis(change: str = "larger blocks", parent: str | None = "a0") -> dict[str, Any]:
-    return {"idea": "fewer trips", "change": change, "metric": "seconds", "expected": "-50 %", "parent": parent}
-
-
-def proposal(*changes: str) -> Reply:
-    return calls("propose", {"hypotheses": [hypothesis(change) for change in changes]})
-
-
-def judge(block: int, **more: Any) -> Reply:
-    return calls("run", {"mode": "full", "candidates": [{"defines": {"BLOCK": block}, **more}]})
-
-
-def reading(attempt: str, held: bool | None = True) -> Reply:
-    diagnosis = {"attempt": attempt, "bottleneck": "memory", "evidence": ["90 %"], "summary": "It streams."}
-    return calls("diagnose", {"diagnoses": [diagnosis | {"hypothesis_held": held}]})
-
-
-class Stage:
-    """A run folder, an executor, three scripted models, and what was told."""
-
-    def __init__(self, root: Path) -> None:
-        self.run = RunFolder.create(root, "stub", {})
-        self.executor = StubExecutor(SLOWER_WITH_LESS_BLOCK)
-        self.events: list[Event] = []
-        self.models: dict[str, ScriptedModel] = {}
-        self.control = Control()
-
-    def script(self, planner: Sequence[Line], coder: Sequence[Line], analyst: Sequence[Line]) -> None:
-        for role, lines in (("planner", planner), ("coder", coder), ("analyst", analyst)):
-            self.models[role] = ScriptedModel(lines)
-
-    async def play(self, model: str = "scripted", parallel: int = 1, **budgets: Any) -> Outcome:
-        unbounded = {"iterations": 1, "near_limit": None, "patience": None}
-        models = Models(**{role: f"{model}:{role}" for role in ("planner", "coder", "analyst")})
-        settings = RunSettings(
-            budgets=Budgets(**(unbounded | budgets)),
-            models=Models() if model == "autotune" else models,
-            parallel=parallel,
-        )
-        return await optimize(TASK, settings, self.run, self.executor, self.events.append, control=self.control)
-
-    def told(self, kind: str) -> list[dict[str, Any]]:
-        return [event.fields for event in self.events if event.event == kind]
-
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    made = Stage(tmp_path)
-    monkeypatch.setitem(registry.LOCAL, "scripted", lambda spec, _: made.models[spec.model])
-    return made
+    return set_up(tmp_path, monkeypatch)
 
 
 async def test_one_iteration_goes_from_hypothesis_to_verdict_to_diagnosis(stage: Stage) -> None:
@@ -436,7 +386,8 @@ async def test_every_reply_and_answer_is_in_the_transcript(stage: Stage) -> None
 async def test_a_turn_never_outgrows_the_window(stage: Stage) -> None:
     """A coder that reads a lot: its oldest answers give way, its newest stays whole."""
     model = ScriptedModel(
-        [*(calls("show", {"attempt": "a0"}, call=f"k{i}") for i in range(60)), judge(64), says("Done.")], window=30_000
+        [*(calls("show", {"attempt": "a0"}, call=f"k{i}") for i in range(60)), judge(64), says("Done.")],
+        window=30_000,
     )
     stage.script([proposal("x")], [], [reading("a1")])
     stage.models["coder"] = model

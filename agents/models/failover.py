@@ -163,6 +163,8 @@ class Voice:
         """After replies that can't be used: another way of calling tools, where that may help, else another model.
         False: nothing is left to try."""
         left = self.left()
+        if not left or left[0].name != self.speaking:
+            return True  # a resumed turn, with other models than the one that spoke
         rung = LADDER.index(self.dialect) + 1
         offered = left[0].model.dialects if may_switch else ()
         following = next((d for d in LADDER[rung:] if d in offered), None)
