@@ -1,6 +1,7 @@
 """The cache folder: helper binaries and builds, addressed by what they were made from.
 
-Entries are whole folders that appear by one rename, so a reader never sees half of one and two writers can't clash.
+Entries are whole folders that appear and go by one rename, so a reader never sees half of one and two writers can't
+clash. Together they are kept below a size (`tools.eviction`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tools.errors import InfrastructureError
+from tools.eviction import MAKING, keep_small, used
 from tools.process import run_command
 from tools.toolchain import find_compiler
 
@@ -23,7 +25,6 @@ NATIVE = Path(__file__).parent / "native"
 ABANDONED_SECONDS = 3600.0
 """Nothing is in the making for so long."""
 _BUILD_SECONDS = 120
-_MAKING = ".making-"
 
 
 def cache_dir() -> Path:
@@ -49,12 +50,12 @@ def stored(kind: str, identity: Sequence[str], make: Callable[[Path], None]) -> 
     """
     key = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32]
     entry = cache_dir() / kind / key
-    if entry.is_dir():
+    if used(entry):
         return entry
     try:
         entry.parent.mkdir(exist_ok=True)
         _sweep(entry.parent)
-        making = Path(tempfile.mkdtemp(prefix=_MAKING, dir=entry.parent))
+        making = Path(tempfile.mkdtemp(prefix=MAKING, dir=entry.parent))
     except OSError as error:
         raise _unwritable(entry, error) from error
     try:
@@ -65,13 +66,14 @@ def stored(kind: str, identity: Sequence[str], make: Callable[[Path], None]) -> 
             raise _unwritable(entry, error) from error
     finally:
         shutil.rmtree(making, ignore_errors=True)
+    keep_small(entry.parent.parent)
     return entry
 
 
 @functools.cache
 def _sweep(folder: Path) -> None:
     """Remove what processes that were killed left half made; once a process."""
-    for path in folder.glob(f"{_MAKING}*"):
+    for path in folder.glob(f"{MAKING}*"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
                 shutil.rmtree(path, ignore_errors=True)
