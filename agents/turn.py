@@ -89,7 +89,10 @@ class _Turn:
             await self._take(reply)
 
     async def _ask(self) -> Asked | None:
-        """The next call's outcome; None when the model's window is too small and another is left."""
+        """The next call's outcome; None when the model's window is too small and another is left.
+
+        Raises ModelUnavailable when it is too small and none is.
+        """
         seat, specs = self.seat, tuple(self.toolbox.specs)
         self.voice.recast(seat.context.models[seat.role])
         left = self.voice.left()
@@ -100,7 +103,7 @@ class _Turn:
             messages = self.thread.messages(room)
         except WindowTooSmall as error:
             if len(left) < 2:
-                raise
+                raise ModelUnavailable(error.message, error.advice) from error
             self.voice.drop(speaker.name, "overflow", error.message)
             return None
         request = Request(
@@ -194,6 +197,7 @@ async def converse(seat: Seat, name: str, opening: Opening, toolbox: Toolbox) ->
         await turn.step()
         if turn.over:
             break
+    turn.thread.leave()
     return TurnEnd(tuple(turn.ending), turn.kernel, turn.device_seconds)
 
 
