@@ -48,12 +48,21 @@ class Fault:
     status: an error status with the wire's error body, or `body` as it is. html: a page with status 200. truncated: the
     stream ends in good order but before its finish marker. error_event: the provider says in the stream that it broke.
     malformed: an event that is no JSON. wrong_shape: events that are JSON but not what they should be. stall: nothing
-    comes any more. disconnect: the connection is reset. drip: all is well, but byte by byte and with pauses of `gap`
-    seconds.
+    comes any more. disconnect: the connection is reset; late_disconnect: after the finish marker. drip: all is well,
+    but byte by byte and with pauses of `gap` seconds.
     """
 
     kind: Literal[
-        "status", "html", "truncated", "error_event", "malformed", "wrong_shape", "stall", "disconnect", "drip"
+        "status",
+        "html",
+        "truncated",
+        "error_event",
+        "malformed",
+        "wrong_shape",
+        "stall",
+        "disconnect",
+        "late_disconnect",
+        "drip",
     ]
     status: int = 500
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -65,9 +74,9 @@ class Fault:
     gap: float = 0.0
 
 
-def status(code: int, headers: Mapping[str, str] | None = None, **fields: Any) -> Fault:
+def status(http: int, headers: Mapping[str, str] | None = None, **fields: Any) -> Fault:
     """An error status."""
-    return Fault("status", status=code, headers=headers or {}, **fields)
+    return Fault("status", status=http, headers=headers or {}, **fields)
 
 
 def breaks(kind: Any, **fields: Any) -> Fault:
@@ -244,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _broken(self, request: Recorded, serial: int, fault: Fault) -> None:
         events = frames(request.wire, fault.answer, serial)
-        half = events[: len(events) // 2]
+        half = events if fault.kind == "late_disconnect" else events[: len(events) // 2]
         self._open_stream()
         if fault.kind == "drip":
             self._drip(events, fault.gap)
@@ -267,7 +276,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         elif fault.kind == "stall":
             self._wait_for_client(request)
-        elif fault.kind == "disconnect":
+        elif fault.kind in ("disconnect", "late_disconnect"):
             self._reset()
             return
         self._finish()

@@ -417,7 +417,7 @@ MESSAGES = st.lists(
 
 @pytest.mark.parametrize("wire", WIRES)
 @given(messages=MESSAGES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_history_becomes_a_request_that_the_wire_allows(wire: Wire, messages: list[Message]) -> None:
     check(wire, body_of(wire, Request(messages=(*request().messages, *messages), tools=(RUN,))))
 

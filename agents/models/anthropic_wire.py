@@ -12,6 +12,7 @@ from agents.models.connections import Connection
 from agents.models.conversation import Conversation, Turn, arrange
 from agents.models.shapes import Fields, clean, count, fields, index, text
 from agents.models.spec import ModelSpec
+from agents.models.tls import trust
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CACHED = {"type": "ephemeral"}
@@ -44,6 +45,7 @@ class Messages:
             api_key=connection.secret or "none",
             base_url=connection.base_url or "https://api.anthropic.com",
             timeout=timeout,
+            http_client=anthropic.DefaultAsyncHttpxClient(verify=trust()),
             max_retries=0,
             default_headers=connection.headers,
         )
@@ -126,10 +128,9 @@ def _said(turn: Turn) -> list[dict[str, Any]]:
     """An assistant's blocks, in the order in which they came where that is known."""
     said = [{"type": "text", "text": turn.text}] if turn.parts else []
     calls = [{"type": "tool_use", "id": call.id, "name": call.name, "input": call.parsed} for call in turn.called]
-    items = turn.opaque.items if turn.opaque is not None else ()
     blocks: list[dict[str, Any]] = []
-    for item in items:
-        if item == TEXT or (item == CALL and TEXT not in items):
+    for item in turn.opaque.items if turn.opaque is not None else ():
+        if item in (TEXT, CALL):
             blocks, said = blocks + said, []
         if item == CALL:
             blocks, calls = blocks + calls[:1], calls[1:]

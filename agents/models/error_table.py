@@ -200,8 +200,13 @@ TABLE: tuple[Row, ...] = (
         words=r"max_tokens|max_completion_tokens|max_output_tokens",
         advice="Set `output` for its endpoint in warpsmith.toml, or try it as openai: where it is OpenAI's.",
     ),
-    Row("bad_request", "it does not accept the request", statuses=range(400, 500)),
-    Row("bad_request", "it does not accept the request", names=("invalid_request_error", "invalid_prompt")),
+    Row(
+        "bad_request",
+        "it does not accept the request",
+        names=("invalid_request_error", "invalid_prompt"),
+        statuses=range(400, 500),
+        advice="Look at its endpoint's settings in warpsmith.toml, or name another model with --fallback.",
+    ),
     Row("transient", "it broke off with an error", words=""),
 )
 """Rows are tried from the first. The last fits whatever is left: an error without any sign of what it is."""

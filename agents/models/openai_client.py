@@ -6,6 +6,7 @@ from typing import Any
 
 from agents.models.connections import Connection
 from agents.models.shapes import count
+from agents.models.tls import trust
 
 _WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length", "max_input_tokens", "n_ctx")
 """Under which names vLLM, OpenRouter, llama.cpp and other servers tell a model's window; OpenAI tells none."""
@@ -20,6 +21,7 @@ def open_client(connection: Connection) -> Any:
         api_key=connection.secret or "none",
         base_url=connection.base_url or "https://api.openai.com/v1",
         timeout=httpx2.Timeout(connection.timeout, connect=connection.connect_timeout),
+        http_client=openai.DefaultAsyncHttpxClient(verify=trust()),
         max_retries=0,
         default_headers=connection.headers,
     )

@@ -121,9 +121,10 @@ class Remote:
         body: dict[str, Any] | None = self._wire.body(request)
         assembly = self._wire.assembly()
         heard = _Heard(on_text)
+        client = self._client = self._client or self._wire.open()  # loads the SDK, which is not the provider's time
         for _ in range(MAX_PAUSES):
             async with self._guarded(assembly):
-                await self._listen(body or {}, assembly, heard)
+                await self._listen(client, body or {}, assembly, heard)
             body = assembly.rest(body or {})
             if body is None:
                 break
@@ -131,11 +132,10 @@ class Remote:
         reply = assembly.reply()
         return reply.model_copy(update={"usage": assembly.usage() or _estimated(request, reply)})
 
-    async def _listen(self, body: dict[str, Any], assembly: Assembly, heard: _Heard) -> None:
+    async def _listen(self, client: Any, body: dict[str, Any], assembly: Assembly, heard: _Heard) -> None:
         """One stream from its begin to its finish marker."""
         assembly.finished = False
-        self._client = self._client or self._wire.open()
-        stream = await self._wire.stream(self._client, body)
+        stream = await self._wire.stream(client, body)
         try:
             await self._check(stream.response)
             while (event := await self._next(stream)) is not None:

@@ -83,9 +83,8 @@ def _items(turn: Turn) -> list[dict[str, Any]]:
     results = [{"type": "function_call_output", "call_id": call.id, "output": call.result} for call in turn.called]
     out: list[dict[str, Any]] = []
     kept = [item for item in turn.opaque.items if isinstance(item, dict)] if turn.opaque is not None else []
-    placed = any(item.get("type") == TEXT for item in kept)
     for item in kept:
-        if item.get("type") == TEXT or (item.get("type") == CALL and not placed):
+        if item.get("type") in (TEXT, CALL):
             phase = {"phase": item["phase"]} if item.get("phase") else {}
             out, said = out + [{**message, **phase} for message in said], []
         if item.get("type") == CALL:
