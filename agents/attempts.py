@@ -13,11 +13,11 @@ from agents.events import Journal
 from agents.state import Hypothesis
 from memory.ledger import Outcome
 from memory.runs import Attempt, RunFolder
-from tools.contract import parse_tunables
 from tools.errors import InfrastructureError, KernelError
 from tools.executor import Executor
 from tools.records import Accepted, Kernel, Rejected, Verdict
 from tools.task import TaskSource
+from tools.tunables import parse_tunables
 
 UNJUDGED_IN_A_ROW = 3
 """After so many the machine, not the kernel, is at fault."""

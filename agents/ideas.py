@@ -8,9 +8,9 @@ from typing import NamedTuple, cast, get_args
 
 from agents.state import Kind
 from memory.runs import Attempt
-from tools.contract import parse_tunables
 from tools.errors import KernelError
 from tools.records import Kernel
+from tools.tunables import parse_tunables
 
 _WORDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("prefetching", re.compile(r"prefetch|cp\.async|double.?buffer|pipelin|\btma\b|\bstages\b")),

@@ -22,9 +22,9 @@ from memory.runs import Attempt
 from memory.tokens import TokenCounter
 from memory.view import Section, clip
 from prompts.render import render
-from tools.contract import parse_tunables
 from tools.errors import KernelError
 from tools.records import ENTRY_FILE, Kernel
+from tools.tunables import parse_tunables
 
 RECENT = 6
 """Attempts that are told in detail."""

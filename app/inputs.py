@@ -11,10 +11,10 @@ from pydantic import JsonValue
 
 from memory.files import RunFolderError
 from memory.runs import RunFolder, list_runs
-from tools.contract import parse_tunables
 from tools.errors import KernelError, TaskError
 from tools.records import Kernel
 from tools.task import TaskSource, read_kernel, read_task
+from tools.tunables import parse_tunables
 
 _SPAN_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 

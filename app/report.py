@@ -21,9 +21,9 @@ from app.spending import Round, spending_of
 from app.summary import Summary, read_verdict, summarize
 from memory.files import write_atomically
 from memory.runs import Attempt, RunFolder
-from tools.contract import parse_tunables
 from tools.errors import KernelError
 from tools.records import Accepted, Kernel, Profile, StageReport, TaskFacts, Verdict
+from tools.tunables import parse_tunables
 
 TEMPLATES = Path(__file__).parent / "templates"
 REPORT_NAME = "report.html"

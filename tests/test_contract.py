@@ -9,8 +9,9 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from tools.contract import DType, Scalar, Signature, Tensor, parse_tunables, slots, task_header
+from tools.contract import DType, Scalar, Signature, Tensor, slots, task_header
 from tools.errors import KernelError
+from tools.tunables import parse_tunables
 
 
 def pair(rows: int) -> Signature:

@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 
 from tools.audit import audit
-from tools.contract import Tunables, parse_tunables, slots, task_header
+from tools.contract import slots, task_header
 from tools.numerics import compare
 from tools.reference import Outputs, Reference, load_reference
 from tools.task import read_task
+from tools.tunables import Tunables, parse_tunables
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/task.toml"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tools.contract import parse_tunables
+from tools.tunables import parse_tunables
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted(path.parent.name for path in ROOT.glob("examples/*/kernel.cu"))

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from pydantic import model_validator
 
-from tools.errors import KernelError
 from tools.records import Record
 
 DType: TypeAlias = Literal[
@@ -26,8 +25,6 @@ DType: TypeAlias = Literal[
     "uint8", "uint16", "uint32", "uint64", "bool",
 ]  # fmt: skip
 CType: TypeAlias = Literal["int64", "float64", "bool"]
-Tunables: TypeAlias = dict[str, tuple[str, ...]]
-"""A declared tunable's name to its values, the default first."""
 
 ITEM_BYTES: dict[DType, int] = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "int16": 2, "int32": 4, "int64": 8,
@@ -219,41 +216,6 @@ def _require_same_kind(signatures: Sequence[Signature]) -> None:
     for index, signature in enumerate(signatures):
         if kind(signature) != kind(signatures[0]):
             raise ValueError(f"workload {index} differs from the first one in the names, dtypes or ranks of its arrays")
-
-
-_TUNE = re.compile(r"^\s*//\s*tune\s*:(?P<rest>.*)$")
-_DECLARATION = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<values>[^=]+?)\s*\Z")
-_VALUE = re.compile(r"[A-Za-z0-9_.+-]+\Z")
-
-
-def parse_tunables(files: Mapping[str, str]) -> Tunables:
-    """Tunables declared in a kernel's files by lines like `// tune: BLOCK = 64,128,256`.
-
-    The default is the value of `#define BLOCK n` where the files have one, else the first value; it comes first.
-    A malformed or repeated declaration raises KernelError with its `file:line`.
-    """
-    found: Tunables = {}
-    for path, text in files.items():
-        for number, line in enumerate(text.splitlines(), start=1):
-            match = _TUNE.match(line)
-            if match is None:
-                continue
-            declaration = _DECLARATION.match(match["rest"])
-            values = [value.strip() for value in declaration["values"].split(",")] if declaration else []
-            if declaration is None or not all(_VALUE.match(value) for value in values):
-                raise KernelError(
-                    f"{path}:{number}: malformed tunable `{line.strip()}`", "Write it as `// tune: NAME = 1,2,4`."
-                )
-            if declaration["name"] in found:
-                raise KernelError(f"{path}:{number}: the tunable {declaration['name']} is declared twice")
-            found[declaration["name"]] = _default_first(declaration["name"], values, files)
-    return found
-
-
-def _default_first(name: str, values: Sequence[str], files: Mapping[str, str]) -> tuple[str, ...]:
-    define = re.compile(rf"^\s*#\s*define\s+{re.escape(name)}\s+([A-Za-z0-9_.+-]+)", re.MULTILINE)
-    defaults = [match[1] for text in files.values() if (match := define.search(text))][:1]
-    return tuple(dict.fromkeys([*defaults, *values]))
 
 
 _FLOAT16 = """

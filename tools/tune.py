@@ -10,12 +10,12 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from tools.contract import parse_tunables
 from tools.executor import Executor
 from tools.records import Kernel, QuickResult, Reason, Record
 from tools.space import Assignment, Seen, Space, apply, space_of, suggest
 from tools.targets.base import FlagGroup
 from tools.task import TaskSource
+from tools.tunables import parse_tunables
 
 __all__ = ["Assignment", "Seen", "Space", "Trial", "TuneReport", "apply", "space_of", "suggest", "tune"]
 

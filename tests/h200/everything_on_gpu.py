@@ -31,7 +31,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 import gpu_programs  # noqa: E402
 import zoo_on_gpu  # noqa: E402
 
-from tools.contract import parse_tunables, task_header  # noqa: E402
+from tools.contract import task_header  # noqa: E402
 from tools.errors import WarpsmithError  # noqa: E402
 from tools.executor import LocalExecutor  # noqa: E402
 from tools.experiment import build_program, run_experiment  # noqa: E402
@@ -46,6 +46,7 @@ from tools.reference import load_reference  # noqa: E402
 from tools.space import space_of  # noqa: E402
 from tools.targets.cuda import CudaTarget  # noqa: E402
 from tools.task import TaskSource, read_task  # noqa: E402
+from tools.tunables import parse_tunables  # noqa: E402
 from tools.tune import tune as sweep  # noqa: E402
 
 Report = dict[str, Any]

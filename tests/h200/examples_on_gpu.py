@@ -84,9 +84,10 @@ extern "C" int time_calls(const task::Args* args, void* scratch, void* junk, int
 def prepare(folder: Path) -> None:
     """Write `task.h` and `plan.json` of each example."""
     sys.path.insert(0, str(ROOT))
-    from tools.contract import parse_tunables, slots, task_header
+    from tools.contract import slots, task_header
     from tools.reference import load_reference
     from tools.task import read_task
+    from tools.tunables import parse_tunables
 
     for path in sorted((ROOT / "examples").glob("*/task.toml")):
         source = read_task(path.parent)
