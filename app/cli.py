@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from app import cli_models, export
+from app import cli_lessons, cli_models, export
 from app.exits import EXIT_CODES, guarded
 from app.options import (
     Analyst,
@@ -16,7 +16,9 @@ from app.options import (
     Coder,
     Config,
     DialectOption,
+    Docs,
     Fallback,
+    LessonsFile,
     MaxDollars,
     MaxTokens,
     Model,
@@ -121,6 +123,8 @@ def optimize(
     max_dollars: MaxDollars = None,
     max_tokens: MaxTokens = None,
     config: Config = None,
+    docs: Docs = None,
+    lessons: LessonsFile = None,
     seed: Annotated[int, typer.Option(help="Seed of builtin:autotune's search.")] = 0,
     runs: RunsRoot = RUNS,
     settings: Settings = None,
@@ -155,6 +159,8 @@ def optimize(
                 max_tokens=max_tokens,
                 config=config,
             ),
+            docs=tuple(docs or ()),
+            lessons=lessons,
             seed=seed,
             runs=runs,
             executor=executor,
@@ -262,6 +268,7 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
 
 app.add_typer(cli_models.app, name="models")
 app.add_typer(export.app)
+app.add_typer(cli_lessons.app, name="lessons")
 
 
 def run() -> None:

@@ -42,6 +42,7 @@ def guarded(debug: bool, as_json: bool = False) -> Iterator[None]:
 def explain(error: Exception) -> tuple[str, str, str]:
     """Kind, sentence and advice of an error, expected or not."""
     from memory.files import RunFolderError
+    from memory.lesson_store import LessonsError
     from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithError
 
     kinds: tuple[tuple[type[Exception], str], ...] = (
@@ -50,6 +51,7 @@ def explain(error: Exception) -> tuple[str, str, str]:
         (InfrastructureError, "infrastructure"),
         (WarpsmithError, "error"),
         (RunFolderError, "run_folder"),
+        (LessonsError, "lessons"),
     )
     for cls, kind in kinds:
         if isinstance(error, cls):

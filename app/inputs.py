@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from memory.files import RunFolderError
+from memory.lesson_store import LessonStore, default_path
 from memory.runs import RunFolder, list_runs
-from tools.errors import KernelError, TaskError
+from tools.errors import KernelError, TaskError, WarpsmithError
 from tools.records import Kernel
 from tools.task import TaskSource, read_kernel, read_task
 from tools.tunables import parse_tunables
@@ -56,6 +58,27 @@ def kernel_at(path: Path, defines: Sequence[str] = (), flags: Sequence[str] = ()
         listed = "; ".join(f"{name} = {','.join(values)}" for name, values in declared.items()) or "none"
         raise KernelError(f"{path} declares no tunable {unknown}", f"It declares: {listed}.")
     return kernel.model_copy(update={"defines": kernel.defines | added, "flags": (*kernel.flags, *flags)})
+
+
+def documents_at(path: Path) -> Path:
+    """A file or folder to search, as an absolute path. Raises WarpsmithError when it isn't there or can't be read."""
+    if not path.exists():
+        raise WarpsmithError(f"there is no {path} to search", "Name a folder or a file that exists with --docs.")
+    if not os.access(path, os.R_OK):
+        raise WarpsmithError(f"{path} can't be read", "Check its permissions, or leave out this --docs.")
+    return path.resolve()
+
+
+def lessons_at(name: str | None) -> str | None:
+    """The file of lessons, opened once so that a damaged one is told before a run begins; None for `none`.
+
+    Raises LessonsError.
+    """
+    if name == "none":
+        return None
+    store = LessonStore(Path(name).expanduser().absolute() if name else default_path())
+    store.find("any", 1)
+    return str(store.path)
 
 
 def find_run(name: str, runs_root: Path) -> RunFolder:

@@ -21,7 +21,7 @@ from agents.drive import Control, optimize
 from agents.settings import ROLES, Budgets, Models, RunSettings
 from app.configuration import Asked, Configuration, Sourced, configure, require_usable
 from app.exits import DONE, INTERRUPTED, REJECTED
-from app.inputs import kernel_at, seconds_of, task_at
+from app.inputs import documents_at, kernel_at, lessons_at, seconds_of, task_at
 from app.live import Progress, progress_for
 from app.report import baseline_name, write_report
 from app.summary import summarize
@@ -53,6 +53,10 @@ class Request:
     parallel: int
     asked: Asked
     """What is said about models and their budgets."""
+    docs: tuple[Path, ...]
+    """Files and folders to search."""
+    lessons: str | None
+    """The file of lessons; `none` for no lessons, None for the user's own file."""
     seed: int
     runs: Path
     executor: str
@@ -92,6 +96,8 @@ def run_settings(request: Request, configuration: Configuration) -> RunSettings:
             fallback={role: choice.fallback.value for role, choice in configuration.roles.items()},
         ),
         parallel=request.parallel,
+        documents=tuple(str(documents_at(path)) for path in request.docs),
+        lessons=lessons_at(request.lessons),
         seed=request.seed,
     )
 

@@ -43,6 +43,22 @@ DialectOption = Annotated[
         help="How tools are spoken of with models that have no tool calls of their own.",
     ),
 ]
+Docs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--docs",
+        metavar="PATH",
+        help="A folder or file that agents may search: Markdown, text, source code, PDF; may be repeated.",
+    ),
+]
+LessonsFile = Annotated[
+    str | None,
+    typer.Option(
+        "--lessons",
+        metavar="FILE|none",
+        help="Where lessons of earlier runs are taken from and left [in your data folder]; `none` for no lessons.",
+    ),
+]
 Config = Annotated[
     Path | None,
     typer.Option(
