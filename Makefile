@@ -11,7 +11,7 @@ COMPILE := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --build-deps
 DEMO ?= examples/softmax
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types contracts bench table setup setup-dev locks doctor clean
+.PHONY: help demo test check lint types contracts bench table setup setup-dev setup-cuda locks doctor clean
 
 help: ## list every command
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ doctor: $(VENV)/.runtime ## what this machine offers and what to do about what i
 setup: $(VENV)/.runtime ## make .venv with what a run needs
 
 setup-dev: $(VENV)/.dev ## make .venv with what development needs, torch included
+
+setup-cuda: $(VENV)/.runtime ## build PyCUDA against this machine's CUDA toolkit, to judge on its GPU (docs/gpu.md)
+	@$(BIN)/python -P -m tools.cuda_setup
 
 locks: $(VENV)/.dev ## resolve the two lock files again
 	@$(PIP) install pip-tools==7.6.2

@@ -7,40 +7,26 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from rich.console import Console
 from rich.markup import escape
 
+from app import doctor_cuda as cuda
 from app.exits import DONE, REJECTED
+from app.findings import Finding, State, output, run
 from app.quantities import amount
 from app.terminal import console_for, plain_table
-from tools.environment import without_secrets
 from tools.errors import WarpsmithError
-from tools.targets.cuda_toolkit import find_devices, find_toolkit
 
-State: TypeAlias = Literal["ok", "limited", "missing", "info"]
-"""`missing` stops a run; `limited` makes it weaker; `info` is neither."""
 _STYLES: dict[State, str] = {"ok": "green", "limited": "yellow", "missing": "red", "info": "dim"}
 _SMALLEST_MEMORY = 2 << 30
 _SMALLEST_DISK = 1 << 30
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing looked at. `advice` is empty when there is nothing to do."""
-
-    name: str
-    state: State
-    found: str
-    advice: str = ""
 
 
 def examine(as_json: bool) -> int:
@@ -69,14 +55,14 @@ def compiler() -> Finding:
     path = shutil.which("g++")
     if path is None:
         return Finding("compiler", "missing", "no g++", "Install g++ 11 or newer, for instance: apt-get install g++")
-    version = _output([path, "-dumpfullversion", "-dumpversion"])
+    version = output([path, "-dumpfullversion", "-dumpversion"])
     if version is None or int((re.match(r"\d+", version) or ["0"])[0]) < 11:
         return Finding("compiler", "missing", f"g++ {version or 'that does not run'}", "Install g++ 11 or newer.")
     source = b"#include <omp.h>\nint main() { return omp_get_max_threads() < 1; }\n"
     with tempfile.TemporaryDirectory() as folder:
         program = str(Path(folder) / "try")
-        built = _run([path, "-std=c++20", "-fopenmp", "-x", "c++", "-", "-o", program], source)
-        if built is None or built.returncode or _output([program]) is None:
+        built = run([path, "-std=c++20", "-fopenmp", "-x", "c++", "-", "-o", program], source)
+        if built is None or built.returncode or output([program]) is None:
             return Finding("compiler", "missing", f"g++ {version} can't build an OpenMP program", "Install libgomp.")
     return Finding("compiler", "ok", f"g++ {version}, builds and runs an OpenMP program")
 
@@ -88,7 +74,7 @@ def sanitizer() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         program = str(Path(folder) / "try")
         flags = ["-fsanitize=address,undefined", "-x", "c++", "-", "-o", program]
-        built = _run([path, *flags], b"int main() { return 0; }\n")
+        built = run([path, *flags], b"int main() { return 0; }\n")
         if built is None or built.returncode:
             return Finding(
                 "sanitizers",
@@ -119,9 +105,9 @@ def counters() -> Finding:
     path = shutil.which("perf")
     if path is None:
         return Finding("perf counters", "limited", "no perf", advice)
-    run = _run([path, "stat", "-x", ",", "-e", "instructions,cycles", "true"])
-    text = run.stderr.decode(errors="replace") if run else ""
-    if run is None or run.returncode or "<not" in text or "instructions" not in text:
+    counted = run([path, "stat", "-x", ",", "-e", "instructions,cycles", "true"])
+    text = counted.stderr.decode(errors="replace") if counted else ""
+    if counted is None or counted.returncode or "<not" in text or "instructions" not in text:
         return Finding("perf counters", "limited", "perf is here, but this machine counts nothing", advice)
     return Finding("perf counters", "ok", "hardware counters work")
 
@@ -133,7 +119,7 @@ def valgrind() -> Finding:
             "Without perf or valgrind a profile has only times, roofline and vectorisation: apt-get install valgrind"
         )
         return Finding("valgrind", "limited", "not installed", advice)
-    return Finding("valgrind", "ok", _output([path, "--version"]) or "installed")
+    return Finding("valgrind", "ok", output([path, "--version"]) or "installed")
 
 
 def cores() -> Finding:
@@ -171,22 +157,23 @@ def cache() -> Finding:
     return Finding("cache folder", "ok", text)
 
 
+def device_lock() -> Finding:
+    """Whether the lock that keeps timings apart can be taken; held by another run is no fault."""
+    from tools.device_lock import LOCK_FOLDER
+    from tools.device_lock import device_lock as lock
+
+    try:
+        with lock("doctor", patience=2.0):
+            return Finding("device lock", "ok", f"{LOCK_FOLDER} holds the locks that keep timings apart")
+    except (WarpsmithError, OSError) as error:
+        return Finding("device lock", "missing", str(error), f"Make {LOCK_FOLDER} writable for every user.")
+
+
 def torch() -> Finding:
     if find_spec("torch") is None:
         advice = "Only KernelBench files need it: pip install 'torch>=2.11' in the same environment."
         return Finding("torch", "info", "not installed", advice)
     return Finding("torch", "ok", "installed, KernelBench files work")
-
-
-def gpu() -> Finding:
-    names = ", ".join(device.name for device in find_devices()) or "no NVIDIA GPU"
-    try:
-        toolkit = find_toolkit()
-    except WarpsmithError as error:
-        return Finding("gpu", "info", f"{names}, {error.message}", f"Kernels for the GPU need it: {error.advice}")
-    listing = "" if toolkit.tool("cuobjdump") else " without cuobjdump"
-    found = f"{names}, nvcc {toolkit.version}{listing}; kernels for the GPU are built and not judged yet"
-    return Finding("gpu", "info", found)
 
 
 LOOKS: tuple[Callable[[], Finding], ...] = (
@@ -200,7 +187,8 @@ LOOKS: tuple[Callable[[], Finding], ...] = (
     memory,
     cache,
     torch,
-    gpu,
+    device_lock,
+    *cuda.LOOKS,
 )
 
 
@@ -225,17 +213,3 @@ def _model() -> str:
         return platform.processor() or "unknown processor"
     found = re.search(r"model name\s*:\s*(.+)", text)
     return found[1].strip() if found else platform.machine()
-
-
-def _run(argv: list[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes] | None:
-    """A short command; None when it can't run or takes too long."""
-    try:
-        return subprocess.run(argv, input=stdin, capture_output=True, timeout=30, check=False, env=without_secrets())
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-
-
-def _output(argv: list[str]) -> str | None:
-    """Its standard output when it succeeds."""
-    done = _run(argv)
-    return done.stdout.decode(errors="replace").strip() if done is not None and done.returncode == 0 else None

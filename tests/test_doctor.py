@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app import doctor
-from app.doctor import Finding
+from app import doctor, doctor_cuda
+from app.findings import Finding
 
 
 def test_this_machine_can_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,3 +63,58 @@ def test_a_cache_folder_that_cannot_be_used_is_missing(monkeypatch: pytest.Monke
     monkeypatch.setenv("WARPSMITH_CACHE", str(blocker / "cache"))
     finding = doctor.cache()
     assert finding.state == "missing" and finding.advice
+
+
+# ----------------------------------------------------------------------------------------------------------------- CUDA
+
+
+def script(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_a_machine_without_a_gpu_lacks_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = [look() for look in doctor_cuda.LOOKS]
+    assert {finding.name for finding in found} == {"gpu", "nvcc", "pycuda", "ncu", "compute-sanitizer"}
+    assert not [finding for finding in found if finding.state in ("missing", "limited")]
+    assert all(finding.advice for finding in found if finding.found in ("not installed", "no NVIDIA GPU"))
+
+
+def test_on_a_machine_with_a_gpu_what_is_lacking_makes_it_weaker(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script(tmp_path, "nvidia-smi", 'case "$*" in *driver*) echo 580.159.04 ;; *) echo "NVIDIA H200, 9.0" ;; esac')
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert doctor_cuda.gpu() == Finding("gpu", "ok", "NVIDIA H200, driver 580.159.04")
+    monkeypatch.setattr(doctor_cuda, "find_spec", lambda _: None)
+    found = doctor_cuda.pycuda()
+    assert (found.state, found.found) == ("limited", "not installed") and "make setup-cuda" in found.advice
+    script(tmp_path, "ncu", 'echo "NVIDIA (R) Nsight Compute Command Line Profiler\nVersion 2025.3.1.0 (build 1)"')
+    parameters, read = tmp_path / "params", doctor_cuda.counters_restricted
+    monkeypatch.setattr(doctor_cuda, "counters_restricted", lambda: read(parameters))
+    assert doctor_cuda.profiler().state == "info"
+    parameters.write_text("ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n")
+    denied = doctor_cuda.profiler()
+    assert denied.state == "limited" and "NVreg_RestrictProfilingToAdminUsers=0" in denied.advice
+    parameters.write_text("RmProfilingAdminOnly: 0\n")
+    assert doctor_cuda.profiler().state == "ok" and "2025.3.1.0" in doctor_cuda.profiler().found
+
+
+def test_a_pycuda_that_does_not_start_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package = tmp_path / "pycuda"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "driver.py").write_text("raise ImportError('libcuda.so.1: cannot open shared object file')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(doctor_cuda, "find_spec", lambda _: object())
+    found = doctor_cuda.pycuda()
+    assert "libcuda.so.1: cannot open" in found.found and "LD_LIBRARY_PATH" in found.advice
+
+
+def test_a_device_lock_that_cannot_be_taken_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from tools import device_lock
+
+    assert doctor.device_lock().state == "ok"
+    monkeypatch.setattr(device_lock, "LOCK_FOLDER", tmp_path / "nowhere")
+    assert doctor.device_lock().state == "missing"

@@ -1,0 +1,109 @@
+"""The doctor's look at a GPU and at what judging on it needs. Without a GPU nothing here is a fault."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from app.findings import Finding, State, output, run
+from tools.errors import WarpsmithError
+from tools.targets.cuda_toolkit import find_devices, find_toolkit
+
+PARAMETERS = Path("/proc/driver/nvidia/params")
+SETUP = "Run `make setup-cuda`; docs/gpu.md says what it needs."
+COUNTERS = (
+    "Profiles then have no counters. An administrator can allow them: NVreg_RestrictProfilingToAdminUsers=0 for the"
+    " nvidia module. Being root does not help: a kernel is run without capabilities."
+)
+
+
+def gpu() -> Finding:
+    """The devices that the driver lists, and its version."""
+    names = [device.name for device in find_devices()]
+    driver = output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+    if not names:
+        return Finding("gpu", "info", "no NVIDIA GPU", "A GPU elsewhere does as well: docs/gpu.md, --executor.")
+    version = driver.splitlines()[0] if driver else "of unknown version"
+    return Finding("gpu", "ok", f"{', '.join(names)}, driver {version}")
+
+
+def nvcc() -> Finding:
+    """The compiler, and the disassembler beside it."""
+    try:
+        toolkit = find_toolkit()
+    except WarpsmithError as error:
+        return Finding("nvcc", _lacking(), error.message, f"Kernels for a GPU need it: {error.advice}")
+    found = f"nvcc {toolkit.version} in {toolkit.root}"
+    if toolkit.tool("cuobjdump") is None:
+        advice = "Machine code can't be shown as SASS: install CUDA's binary utilities (PTX can)."
+        return Finding("nvcc", "limited" if _has_gpu() else "info", f"{found}, without cuobjdump", advice)
+    return Finding("nvcc", "ok", f"{found}, with cuobjdump")
+
+
+def pycuda() -> Finding:
+    """Whether PyCUDA is here and starts CUDA, tried in a process of its own."""
+    if find_spec("pycuda") is None:
+        return Finding("pycuda", _lacking(), "not installed", f"Judging on a GPU needs it. {SETUP}")
+    code = "import pycuda.driver as d; d.init(); print(d.Device.count(), '.'.join(map(str, d.get_version())))"
+    done = run([sys.executable, "-c", code])
+    if done is not None and done.returncode == 0:
+        count, version = done.stdout.decode().split()
+        return Finding("pycuda", "ok", f"works with {count} device(s), built for CUDA {version}")
+    last = (done.stderr.decode(errors="replace").strip().splitlines() or [""])[-1] if done is not None else "it hangs"
+    advice = SETUP if "libcuda" not in last else "The driver's libcuda.so.1 must be found: set LD_LIBRARY_PATH to it."
+    return Finding("pycuda", _lacking(), f"installed, and does not start: {last[:200]}", advice)
+
+
+def profiler() -> Finding:
+    """Nsight Compute, and whether the driver lets everybody read counters."""
+    from tools.profilers.ncu import find_ncu
+
+    path = find_ncu()
+    if path is None:
+        advice = "Profiles then have no counters. It comes with the CUDA toolkit; put ncu on the PATH."
+        return Finding("ncu", "limited" if _has_gpu() else "info", "not installed", advice)
+    version = re.search(r"Version (\S+)", output([path, "--version"]) or "")
+    found = f"{path}, version {version[1] if version else 'unknown'}"
+    restricted = counters_restricted()
+    if restricted is None:
+        return Finding("ncu", "info", f"{found}; no driver tells who may read counters")
+    if restricted:
+        return Finding("ncu", "limited", f"{found}; counters are for administrators alone", COUNTERS)
+    return Finding("ncu", "ok", f"{found}; everybody may read counters")
+
+
+def counters_restricted(parameters: Path = PARAMETERS) -> bool | None:
+    """What the driver's module was loaded with; None where there is none or it does not say."""
+    try:
+        match = re.search(r"^RmProfilingAdminOnly: (\d)", parameters.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return match[1] == "1" if match else None
+
+
+def sanitizer() -> Finding:
+    """compute-sanitizer, which looks at winners."""
+    try:
+        path = find_toolkit().tool("compute-sanitizer")
+    except WarpsmithError:
+        path = None
+    if path is None:
+        advice = "Races and bad accesses of winners are then not looked for. It comes with the CUDA toolkit."
+        return Finding("compute-sanitizer", "limited" if _has_gpu() else "info", "not installed", advice)
+    version = re.search(r"Version (\S+)", output([str(path), "--version"]) or "")
+    return Finding("compute-sanitizer", "ok", f"{path}, version {version[1] if version else 'unknown'}")
+
+
+LOOKS: tuple[Callable[[], Finding], ...] = (gpu, nvcc, pycuda, profiler, sanitizer)
+
+
+def _has_gpu() -> bool:
+    return bool(find_devices())
+
+
+def _lacking() -> State:
+    """What the lack of something is that judging on a GPU can't do without."""
+    return "limited" if _has_gpu() else "info"

@@ -1,0 +1,34 @@
+"""What `warpsmith doctor` finds, and how it tries things."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+State: TypeAlias = Literal["ok", "limited", "missing", "info"]
+"""`missing` stops a run; `limited` makes it weaker; `info` is neither."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at. `advice` is empty when there is nothing to do."""
+
+    name: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+def run(argv: list[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes] | None:
+    """A short command; None when it can't run or takes too long."""
+    try:
+        return subprocess.run(argv, input=stdin, capture_output=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def output(argv: list[str]) -> str | None:
+    """Its standard output when it succeeds."""
+    done = run(argv)
+    return done.stdout.decode(errors="replace").strip() if done is not None and done.returncode == 0 else None
