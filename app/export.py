@@ -87,3 +87,63 @@ def export_dataset(
             keep_duplicates=keep_duplicates,
         )
         sys.exit(write_dataset(sources, runs, output, wanted, force=force, as_json=as_json))
+
+
+@app.command("env", epilog="Exit codes: 0 the input ended or a signal came, 2 could not serve.")
+def env(
+    task: Annotated[
+        Path, typer.Argument(metavar="TASK", help="A NumPy file, a KernelBench file, or a folder with task.toml.")
+    ],
+    *,
+    http: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, metavar="PORT", help="Serve HTTP on this port [standard input]; 0 a free one."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to serve HTTP on. There is no TLS: keep it local.")] = "127.0.0.1",
+    target: Annotated[
+        Literal["cpu", "cuda"] | None, typer.Option(help="Where kernels must be fast [that of the starting kernel].")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of an episode, at most.")] = 10,
+    device_seconds: Annotated[
+        float | None, typer.Option(min=0.1, metavar="S", help="Seconds of judging of an episode, at most [no limit].")
+    ] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes at once, at most.")] = 64,
+    reward: Annotated[
+        Literal["continuous", "steps"], typer.Option(help="In [-1, 1], or CUDA Agent's -1, 1, 2, 3.")
+    ] = "continuous",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Override a size of the task; may be repeated."),
+    ] = None,
+    executor: Annotated[
+        str,
+        typer.Option(metavar="SPEC", envvar="WARPSMITH_EXECUTOR", help="Where kernels are judged: local or command:…"),
+    ] = "local",
+    debug: Debug = False,
+) -> None:
+    """Serve the judge of a task as a reset/step environment, for training.
+
+    The first line on standard output says that it is ready, and with --http where. Then JSON lines on standard input,
+    as {"op": "reset"} and {"op": "step", "episode": "…", "action": {"files": {"kernel.cpp": "…"}}}, are answered on
+    standard output; over HTTP they are POST /v1/reset and /v1/step with the token of WARPSMITH_ENV_TOKEN, or of the
+    first line where that is not set. The protocol is described in docs/trajectories.md.
+    """
+    with guarded(debug):
+        from agents.environment import Limits
+        from app.training import Serving, serve
+
+        limits = Limits(steps=steps, device_seconds=device_seconds, episodes=episodes)
+        sys.exit(
+            serve(
+                Serving(
+                    task=task,
+                    settings=tuple(settings or ()),
+                    target=target,
+                    executor=executor,
+                    limits=limits,
+                    scale=reward,
+                    host=host,
+                    port=http,
+                )
+            )
+        )
