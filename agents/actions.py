@@ -19,8 +19,9 @@ from agents.toolbox import Refused, Result, Tool
 from memory.lessons import Says
 from tools import tune as tuning
 from tools.machine_code import MOST_LINES, ListingRequest
+from tools.profiles import Profile
 from tools.program import MAIN_FILE, MOST_SECONDS, Program, ProgramLanguage
-from tools.records import Kernel, Profile, QuickResult
+from tools.records import Kernel, QuickResult
 from tools.search import Place
 
 MAX_VARIANTS = 24

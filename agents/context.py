@@ -18,7 +18,7 @@ from agents.secrets import Scrubber
 from agents.settings import Role, RunSettings
 from memory.runs import RunFolder
 from tools.executor import Executor
-from tools.records import TaskFacts
+from tools.facts import TaskFacts
 from tools.targets.base import FlagGroup
 from tools.task import TaskSource
 

@@ -24,7 +24,8 @@ from agents.seat import Candidate, changed
 from agents.toolbox import Refused
 from tools.errors import InfrastructureError, KernelError, TaskError
 from tools.executor import Executor
-from tools.records import ENTRY_FILE, Accepted, Kernel, Language, TaskFacts, Unjudged, Verdict
+from tools.facts import TaskFacts
+from tools.records import ENTRY_FILE, Accepted, Kernel, Language, Unjudged, Verdict
 from tools.task import TaskSource
 
 IDLE_SECONDS = 3600.0

@@ -24,7 +24,8 @@ from memory.lesson_store import LessonsError, LessonStore
 from memory.lessons import SPEAKS_FOR, Draft, EffectKind, Evidence, Lesson, Says, Situation, render
 from memory.runs import Attempt, RunFolder
 from memory.words import words_of
-from tools.records import Accepted, Rejected, TaskFacts, WorkloadFacts, WorkloadTiming, weighted_geomean
+from tools.facts import TaskFacts, WorkloadFacts
+from tools.records import Accepted, Rejected, WorkloadTiming, weighted_geomean
 from tools.task import TaskSource
 
 MOST_SHOWN: Final = 8

@@ -79,7 +79,7 @@ class Past:
 
     @cached_property
     def facts(self) -> Mapping[str, JsonValue]:
-        """The `tools.records.TaskFacts` as JSON; empty when the task was never opened."""
+        """The `tools.facts.TaskFacts` as JSON; empty when the task was never opened."""
         return self.run.facts() or {}
 
     @property

@@ -19,7 +19,8 @@ from app.terminal import console_for, plain_table, print_verdict
 from tools.counters import Counted
 from tools.executor import LOCAL, executor_for
 from tools.job_process import Progress
-from tools.records import Kernel, Profile, Verdict
+from tools.profiles import Profile
+from tools.records import Kernel, Verdict
 from tools.task import TaskSource
 
 _CODES = {"accepted": DONE, "rejected": REJECTED, "unjudged": FAILED}

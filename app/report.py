@@ -22,7 +22,9 @@ from app.summary import Summary, read_verdict, summarize
 from memory.files import write_atomically
 from memory.runs import Attempt, RunFolder
 from tools.errors import KernelError
-from tools.records import Accepted, Kernel, Profile, StageReport, TaskFacts, Verdict
+from tools.facts import TaskFacts
+from tools.profiles import Profile
+from tools.records import Accepted, Kernel, StageReport, Verdict
 from tools.tunables import parse_tunables
 
 TEMPLATES = Path(__file__).parent / "templates"

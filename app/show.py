@@ -18,7 +18,7 @@ from app.summary import read_verdict, summarize
 from app.terminal import console_for, plain_table, print_attempts, print_summary, print_verdict
 from memory.files import RunFolderError
 from memory.runs import Attempt, RunFolder, list_runs
-from tools.records import Profile
+from tools.profiles import Profile
 
 _DIFF_STYLES = {"added": "green", "removed": "red", "place": "dim", "same": ""}
 

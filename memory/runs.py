@@ -2,7 +2,7 @@
 
     runs/<stamp>-<task>/
       config.json     what was asked for (see `RunFolder.create`)
-      facts.json      a `tools.records.TaskFacts`, once the task was opened
+      facts.json      a `tools.facts.TaskFacts`, once the task was opened
       events.jsonl    one JSON object a line (kinds and fields: agents/events.py)
       state.sqlite    LangGraph checkpoints
       attempts/a7/    attempt.json, verdict.json, kernel/<files>; profile.json, diagnosis.json, final.json if there are
@@ -174,7 +174,7 @@ class RunFolder:
         return _load(self.folder_of(attempt_id) / "verdict.json")
 
     def profile(self, attempt_id: str) -> Json | None:
-        """A `tools.records.Profile` as JSON, where the attempt was profiled."""
+        """A `tools.profiles.Profile` as JSON, where the attempt was profiled."""
         return _load_if_there(self.folder_of(attempt_id) / "profile.json")
 
     def diagnosis(self, attempt_id: str) -> Json | None:
@@ -195,7 +195,7 @@ class RunFolder:
         return _load_if_there(self.folder_of(attempt_id) / "final.json")
 
     def facts(self) -> Json | None:
-        """The `tools.records.TaskFacts` as JSON, once the task was opened."""
+        """The `tools.facts.TaskFacts` as JSON, once the task was opened."""
         return _load_if_there(self.path / "facts.json")
 
     def outcome(self) -> Json | None:

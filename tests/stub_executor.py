@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from tools.facts import TaskFacts, WorkloadFacts
 from tools.machine_code import ListingRequest
+from tools.profiles import Metric, Profile, Roofline
 from tools.program import Experiment, Program
 from tools.records import (
     Accepted,
@@ -18,16 +20,11 @@ from tools.records import (
     Comparison,
     Interval,
     Kernel,
-    Metric,
-    Profile,
     QuickResult,
     Rejected,
-    Roofline,
     StageReport,
     TargetName,
-    TaskFacts,
     Verdict,
-    WorkloadFacts,
     WorkloadTiming,
 )
 from tools.task import TaskSource

@@ -6,20 +6,9 @@ from pathlib import Path
 
 from memory.ledger import Outcome
 from memory.runs import Attempt, RunFolder
-from tools.records import (
-    Accepted,
-    Comparison,
-    Interval,
-    Kernel,
-    Mismatch,
-    Profile,
-    Rejected,
-    Roofline,
-    StageReport,
-    TaskFacts,
-    WorkloadFacts,
-    WorkloadTiming,
-)
+from tools.facts import TaskFacts, WorkloadFacts
+from tools.profiles import Profile, Roofline
+from tools.records import Accepted, Comparison, Interval, Kernel, Mismatch, Rejected, StageReport, WorkloadTiming
 
 BASELINE = {"square": 8.1e-3, "odd": 5.2e-3}
 LIMIT = {"square": 0.9e-3, "odd": 0.5e-3}

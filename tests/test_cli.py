@@ -20,7 +20,8 @@ from memory.files import RunFolderError
 from memory.runs import RunFolder, list_runs
 from tests.synthetic_run import make_run
 from tools.errors import KernelError, TaskError
-from tools.records import Accepted, Profile, Rejected
+from tools.profiles import Profile
+from tools.records import Accepted, Rejected
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK = """

@@ -19,9 +19,10 @@ from tools.contract import Scalar, Signature, Tensor, slots
 from tools.cuda_device import CudaDevice
 from tools.cuda_sanitizer import encode_plan, outcome_of, read_finding
 from tools.errors import InfrastructureError
+from tools.facts import TaskFacts
 from tools.messages import MESSAGE, MESSAGE_BYTES, Kind, Place
 from tools.process import Completed
-from tools.records import STAGES, Accepted, Rejected, TaskFacts, Verdict
+from tools.records import STAGES, Accepted, Rejected, Verdict
 from tools.sandbox import LEVELS, Confinement, Level, attempt
 from tools.wire import decode, explain
 

@@ -16,12 +16,14 @@ from app.terminal import console_for
 from tools.counters import Counted, Uncounted
 from tools.cuda_process import Host
 from tools.errors import InfrastructureError, KernelError
+from tools.facts import WorkloadFacts
 from tools.profilers import ncu, sass
 from tools.profilers.cuda import Standing, assemble, profile_kernel
 from tools.profilers.kernel_names import bare_name, function_names
 from tools.profilers.ncu_live import Subject, count
 from tools.profilers.ncu_report import Findings, Pages, read_report
-from tools.records import DeviceCode, DeviceFunction, Interval, Kernel, Profile, Roofline, WorkloadFacts
+from tools.profiles import Profile, Roofline
+from tools.records import DeviceCode, DeviceFunction, Interval, Kernel
 from tools.sandbox import LEVELS, Level, attempt, detect
 from tools.targets.cuda_toolkit import find_toolkit
 

@@ -11,7 +11,8 @@ from agents.events import Event
 from agents.settings import Budgets, RunSettings
 from memory.runs import RunFolder
 from tools.executor import LocalExecutor
-from tools.records import Accepted, Profile
+from tools.profiles import Profile
+from tools.records import Accepted
 from tools.task import read_task
 
 REFERENCE = '''

@@ -21,7 +21,7 @@ from tools.profilers.ncu_csv import base_unit, number, parse_raw, parse_rules, p
 from tools.profilers.ncu_limits import find_limit, stall_shares
 from tools.profilers.ncu_metrics import FIGURES, STALLS, can_be_asked, is_known, named, parse_query, read, validate
 from tools.profilers.ncu_report import Findings, Pages, hot_lines, read_report
-from tools.records import Metric, Profile, Roofline
+from tools.profiles import Metric, Profile, Roofline
 
 GOLDEN = Path(__file__).parent / "golden" / "h200"
 ZOO, TENSOR = GOLDEN / "zoo", GOLDEN / "tensor"

@@ -24,7 +24,8 @@ from tools.profilers.cpu import profile_kernel
 from tools.profilers.gather import Subject, gather
 from tools.profilers.replay import count_regions, record
 from tools.profilers.vectorization import parse_report
-from tools.records import Kernel, Metric, Profile, Roofline
+from tools.profiles import Metric, Profile, Roofline
+from tools.records import Kernel
 from tools.sandbox import LEVELS, Level, attempt, detect
 from tools.targets.cpu import CpuTarget
 from tools.task import TaskSource, WorkloadSpec

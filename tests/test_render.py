@@ -7,7 +7,7 @@ from jinja2 import UndefinedError
 from stub_executor import TASK, StubExecutor
 
 from prompts.render import knowledge, render
-from tools.records import TaskFacts
+from tools.facts import TaskFacts
 
 ROLES = ("planner", "coder", "analyst")
 

@@ -1,4 +1,4 @@
-"""What a GPU's hardware counters say about a kernel, or why they say nothing. A part of `tools.records.Profile`."""
+"""What a GPU's hardware counters say about a kernel, or why they say nothing. A part of `tools.profiles.Profile`."""
 
 from __future__ import annotations
 

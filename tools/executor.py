@@ -16,11 +16,13 @@ from typing import Protocol, Self, TypeVar
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from tools.errors import InfrastructureError, WarpsmithError
+from tools.facts import TaskFacts
 from tools.job_process import JobProcess, ProcessEnded, Progress
 from tools.machine_code import ListingRequest
+from tools.profiles import Profile
 from tools.program import Experiment, Program
 from tools.protocol import SILENCE_SECONDS, Job, Operation
-from tools.records import BuildReport, Kernel, Profile, QuickResult, TargetName, TaskFacts, Verdict
+from tools.records import BuildReport, Kernel, QuickResult, TargetName, Verdict
 from tools.service_process import ServiceProcess
 from tools.task import TaskSource
 from tools.worker_process import GREETING_SECONDS, WorkerProcess

@@ -23,21 +23,13 @@ from tools.cpu_device import CpuDevice
 from tools.device import Device, Yardstick
 from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
+from tools.facts import TaskFacts, WorkloadFacts
 from tools.gauntlet import Gauntlet
 from tools.hardware import FLOATS, Hardware, limit_seconds
 from tools.neighbours import Patience, patience_seconds
 from tools.opening import Laps, bounded_memory
 from tools.quick import quick_results
-from tools.records import (
-    BuildReport,
-    Interval,
-    Kernel,
-    QuickResult,
-    TaskFacts,
-    Unjudged,
-    Verdict,
-    WorkloadFacts,
-)
+from tools.records import BuildReport, Interval, Kernel, QuickResult, Unjudged, Verdict
 from tools.reference import Reference, load_reference
 from tools.runner import BaselineRunner, Means, Rival, Runner
 from tools.significance import median_interval

@@ -13,7 +13,6 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from tools.counters import Counters
 from tools.machine_code import Listing
 
 Language: TypeAlias = Literal["cpp", "cuda", "torch"]
@@ -329,89 +328,6 @@ class QuickResult(Record):
         ):
             raise ValueError("a timed variant has seconds, a rejected one a reason")
         return self
-
-
-class Metric(Record):
-    """One measured figure."""
-
-    name: str
-    value: float
-    unit: str
-    source: Literal["perf", "valgrind", "compiler", "clock", "ncu"]
-
-
-class SourceLine(Record):
-    """A line of the kernel's source that matters, and why."""
-
-    file: str
-    line: int
-    text: str
-    note: str
-    share: float | None = None
-    """Fraction of the instructions (or of the named event) on this line."""
-
-
-class Roofline(Record):
-    """Where the kernel stands under the measured roofs. `flops` is absent when the operation count is unknown."""
-
-    bytes: float
-    seconds: float
-    peak_bandwidth: float
-    flops: float | None = None
-    peak_flops: float | None = None
-
-
-class Profile(Record):
-    """What the machine really did. What could not be measured is in `missing`, never a 0 in `metrics`."""
-
-    kernel: str
-    workload: str
-    bottleneck: Literal["memory", "compute", "latency", "overhead"]
-    evidence: tuple[str, ...] = Field(min_length=1)
-    metrics: tuple[Metric, ...]
-    missing: tuple[str, ...] = ()
-    hot_lines: tuple[SourceLine, ...] = ()
-    vectorization: tuple[SourceLine, ...] = ()
-    roofline: Roofline
-    counters: Counters | None = None
-    """Of a GPU; absent on a CPU."""
-
-    @model_validator(mode="after")
-    def _only_read_counters_have_figures(self) -> Profile:
-        counted = self.counters is not None and self.counters.status == "counted"
-        if not counted and any(metric.source == "ncu" for metric in self.metrics):
-            raise ValueError("a profile without GPU counters has no ncu metrics")
-        return self
-
-
-class WorkloadFacts(Record):
-    """What is known of one workload before any kernel runs."""
-
-    workload: str
-    weight: float
-    inputs: tuple[str, ...]
-    """As `name: dtype[shape]`."""
-    outputs: tuple[str, ...]
-    bytes: float
-    """Fewest bytes that must move: each input read once, each output written once."""
-    flops: float | None
-    baseline_seconds: float
-    baseline_interval: Interval
-    limit_seconds: float
-
-
-class TaskFacts(Record):
-    """An opened task: audited, its baseline timed, its limit known."""
-
-    task: str
-    target: TargetName
-    header: str
-    """The generated `task.h`."""
-    workloads: tuple[WorkloadFacts, ...]
-    hardware: dict[str, JsonValue]
-    sandbox: str
-    """Which confinement is in force, in words."""
-    notes: tuple[str, ...] = ()
 
 
 def weighted_geomean(pairs: list[tuple[float, float]]) -> float:

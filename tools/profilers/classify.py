@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from tools.records import Metric, Record, Roofline
+from tools.profiles import Metric, Roofline
+from tools.records import Record
 
 Bottleneck: TypeAlias = Literal["memory", "compute", "latency", "overhead"]
 

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Final
 from tools.contract import slots
 from tools.device_lock import device_lock
 from tools.errors import InfrastructureError, KernelError
+from tools.facts import WorkloadFacts
 from tools.profilers.classify import Observed, classify
 from tools.profilers.gather import Findings, Subject, gather
 from tools.profilers.replay import record
 from tools.profilers.vectorization import parse_report
-from tools.records import Kernel, Metric, Profile, Roofline, WorkloadFacts
+from tools.profiles import Metric, Profile, Roofline
+from tools.records import Kernel
 from tools.targets.base import Build, Variant
 from tools.worker import WorkerFailed
 

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from tools.counters import Uncounted
 from tools.errors import InfrastructureError, KernelError
+from tools.facts import WorkloadFacts
 from tools.profilers import sass
 from tools.profilers.cpu import workload_facts
 from tools.profilers.kernel_names import bare_name
 from tools.profilers.ncu_report import Findings
-from tools.records import DeviceCode, Kernel, Metric, Profile, Roofline, WorkloadFacts
+from tools.profiles import Metric, Profile, Roofline
+from tools.records import DeviceCode, Kernel
 from tools.targets.base import Build
 from tools.worker import WorkerFailed
 

@@ -14,7 +14,8 @@ from tools.device_lock import device_lock
 from tools.errors import InfrastructureError, KernelError
 from tools.profilers import perf, sampling, valgrind
 from tools.profilers.replay import Replay, count_regions
-from tools.records import Kernel, Metric, SourceLine
+from tools.profiles import Metric, SourceLine
+from tools.records import Kernel
 from tools.targets.base import Build
 from tools.toolchain import find_compiler
 

@@ -12,7 +12,7 @@ from tools.profilers.ncu_classify import Bottleneck, classify, top_stalls
 from tools.profilers.ncu_csv import Launch, LineSamples, RuleRow, parse_raw, parse_rules, parse_source
 from tools.profilers.ncu_metrics import FIGURES, INTERMEDIATE, QUOTIENTS, STALLS, WORKING, read
 from tools.profilers.valgrind import source_name
-from tools.records import Metric, SourceLine
+from tools.profiles import Metric, SourceLine
 
 MOST_RULES: Final = 8
 MOST_LINES: Final = 12

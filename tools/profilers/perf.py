@@ -14,7 +14,7 @@ from typing import Final
 from tools.errors import InfrastructureError
 from tools.process import run_command
 from tools.profilers.replay import checked
-from tools.records import Metric
+from tools.profiles import Metric
 
 EVENTS: Final = (
     "cycles",

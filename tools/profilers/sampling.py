@@ -13,7 +13,7 @@ from typing import Final
 from tools.process import run_command
 from tools.profilers.replay import checked
 from tools.profilers.valgrind import source_name
-from tools.records import SourceLine
+from tools.profiles import SourceLine
 
 HERTZ: Final = 1999
 LEAST: Final = 40

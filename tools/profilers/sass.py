@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from tools.records import Metric
+from tools.profiles import Metric
 
 
 class Group(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Final
 from tools.errors import InfrastructureError
 from tools.process import run_command
 from tools.profilers.replay import checked
-from tools.records import Metric, SourceLine
+from tools.profiles import Metric, SourceLine
 
 Counts = dict[str, int]
 """Cachegrind's event (Ir, Dr, D1mr, DLmr, Dw, D1mw, DLmw, Bc, Bcm, Bi, Bim…) to its count."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tools.profilers.valgrind import source_name
-from tools.records import SourceLine
+from tools.profiles import SourceLine
 
 REPORT_FLAG: Final = "-fopt-info-vec-optimized-missed-internals"
 LINES: Final = 24
