@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from agents.models.base import ChatModel, Message, ModelError, Opaque, Reply, Request, ToolCall, ToolSpec, Usage
-from agents.models.connections import Connection
+from agents.models.connections import BUILT_IN, Connection, Connections
 from agents.models.conversation import NOT_RUN, UNPARSED
 from agents.models.registry import WIRES as ADAPTERS
 from agents.models.registry import resolve
@@ -542,3 +543,56 @@ def test_a_model_can_be_named_without_loading_an_sdk() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# The same against llmock, which others wrote.
+
+MOCKED = {"responses": ("openai", "openai"), "chat": ("openai-chat", "openai"), "messages": ("anthropic", "anthropic")}
+
+
+def against(llmock: Any, wire: Wire, **changes: Any) -> ChatModel:
+    provider, mocked = MOCKED[wire]
+    address = llmock.base_url(mocked)
+    connection = BUILT_IN[provider].model_copy(update={"base_url": address, "key": SecretStr("any"), **changes})
+    return resolve(f"{provider}:some-model", connections=Connections(providers={provider: connection}))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_llmock_s_text_calls_and_usage_are_understood(llmock: Any, wire: Wire) -> None:
+    model = against(llmock, wire)
+    llmock.reply("It says π.")
+    text, pieces = await say(model)
+    llmock.call_tool("run", {"candidates": [{"base": "a1"}]})
+    call, _ = await say(model)
+    result = Message(speaker="tool", text="1.5 ms", call=call.tool_calls[0].id)
+    llmock.reply("Judged.")
+    after, _ = await say(model, request(call.message, result))
+    assert text.text == pieces == "It says π." and text.stop == "done" and text.usage.input_tokens > 0
+    assert json.loads(call.tool_calls[0].arguments) == {"candidates": [{"base": "a1"}]} and call.stop == "tools"
+    assert after.text == "Judged."
+    llmock.assert_resilient()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_llmock_s_faults_are_told_apart(llmock: Any, wire: Wire) -> None:
+    faults = {
+        "rate_limit": (lambda: llmock.rate_limit(retry_after=3), "transient"),
+        "outage": (lambda: llmock.fail(503), "transient"),
+        "auth": (lambda: llmock.fail(401), "auth"),
+        "overflow": (llmock.context_overflow, "overflow"),
+        "disconnect": (lambda: llmock.disconnect(after_chunks=2), "transient"),
+        "truncate": (lambda: llmock.truncate(after_chunks=2), "transient"),
+        "corrupt": (lambda: llmock.corrupt(after_chunks=2), "transient"),
+        "stall": (lambda: llmock.stall(after_chunks=2, seconds=3), "transient"),
+    }
+    found: dict[str, tuple[str, float | None]] = {}
+    model = against(llmock, wire, timeout=0.5)
+    for name, (prepare, _) in faults.items():
+        prepare()
+        with pytest.raises(ModelError) as caught:
+            await model.reply(request())
+        found[name] = caught.value.fault, caught.value.retry_after
+        llmock.reset()
+    await model.aclose()
+    assert {name: fault for name, (fault, _) in found.items()} == {name: fault for name, (_, fault) in faults.items()}
+    assert found["rate_limit"][1] == 3.0
