@@ -75,11 +75,13 @@ def optimize_task(request: Request, as_json: bool) -> int:
     require_usable(configuration)
     settings = run_settings(request, configuration)
     executor = executor_for(request.executor)
-    run = RunFolder.create(request.runs, task.name, _config(request, task, settings))
+    run = RunFolder.create(request.runs, task.name, _config(request, task, settings, configuration))
     console = console_for(stderr=as_json)
+    for text in model_lines(configuration):
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
     progress = progress_for(console, settings.budgets.wall_time)
     try:
-        stopped = asyncio.run(_drive(task, settings, run, executor, progress))
+        stopped = asyncio.run(_drive(task, settings, run, executor, progress=progress, configuration=configuration))
     except WarpsmithError:
         _keep_or_drop(run, console)
         raise
@@ -129,13 +131,29 @@ def _budgets(request: Request, configuration: Configuration) -> Budgets:
 
 
 async def _drive(
-    task: TaskSource, settings: RunSettings, run: RunFolder, executor: Executor, progress: Progress
+    task: TaskSource,
+    settings: RunSettings,
+    run: RunFolder,
+    executor: Executor,
+    *,
+    progress: Progress,
+    configuration: Configuration,
 ) -> int | None:
     """Drive the run; the number of the signal that stopped it, if one did. Everything it started is gone afterwards."""
     control = Control()
     with _signals_stop(control) as caught, progress:
         try:
-            await optimize(task, settings, run, executor, progress.show, control=control)
+            await optimize(
+                task,
+                settings,
+                run,
+                executor,
+                progress.show,
+                control=control,
+                connections=configuration.connections,
+                catalogue=configuration.catalogue,
+                on_text=progress.say,
+            )
         finally:
             await executor.close()
     return caught[0] if caught else None
@@ -188,7 +206,27 @@ def _keep_or_drop(run: RunFolder, console: Console) -> None:
         shutil.rmtree(run.path, ignore_errors=True)
 
 
-def _config(request: Request, task: TaskSource, settings: RunSettings) -> dict[str, JsonValue]:
+def model_lines(configuration: Configuration) -> list[str]:
+    """Which models will be asked, where, and who says so; nothing for a run that asks none over a network."""
+    used = configuration.providers
+    if not used:
+        return []
+    lines = [
+        f"{role:<10}{', then '.join(choice.specs)} ({choice.model.source})"
+        for role, choice in configuration.roles.items()
+    ]
+    for name, connection in used.items():
+        if connection.base_url is not None:
+            source = configuration.endpoints.origin(name, "base_url")
+            lines.append(f"{name:<10}at {connection.base_url} ({source})")
+    return lines
+
+
+def _config(
+    request: Request, task: TaskSource, settings: RunSettings, configuration: Configuration
+) -> dict[str, JsonValue]:
+    """What is written down of a run when it begins. No key is in it."""
+    kept = {"wire", "base_url", "key_env", "dialect", "window", "output"}
     return {
         "version": version("warpsmith"),
         "command": list(request.command),
@@ -196,4 +234,5 @@ def _config(request: Request, task: TaskSource, settings: RunSettings) -> dict[s
         "executor": request.executor,
         "task": task.model_dump(mode="json"),
         "settings": settings.model_dump(mode="json"),
+        "endpoints": {name: c.model_dump(mode="json", include=kept) for name, c in configuration.providers.items()},
     }
