@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -33,6 +34,10 @@ CHANGES_SHOWN = 5
 class LastingConsole(Console):
     """Shows what others wrote and never obeys it; falls silent when its reader goes away (`| head`), where rich
     would end the program and with it the run."""
+
+    def __init__(self, **settings: Any) -> None:
+        """As rich's, but `:m:` in a model's name or a text stays what it is and becomes no emoji."""
+        super().__init__(emoji=False, **settings)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """As rich does, less every control character in a text: whatever is printed here comes through this."""

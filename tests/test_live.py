@@ -66,6 +66,15 @@ def test_no_console_of_ours_lets_a_control_character_of_others_through(text: str
     assert "[bold red]x" in out.getvalue()
 
 
+def test_a_name_or_a_text_with_colons_stays_what_it_is() -> None:
+    out = io.StringIO()
+    console = LastingConsole(file=out, width=200)
+    console.print("anthropic:m: it is full :smile:", markup=False)
+    console.print("[bold]openai:m:[/bold]")
+    console.print(Text("local:q: :bug:"))
+    assert out.getvalue().split("\n") == ["anthropic:m: it is full :smile:", "openai:m:", "local:q: :bug:", ""]
+
+
 def test_our_own_colours_still_work() -> None:
     out = io.StringIO()
     LastingConsole(file=out, force_terminal=True, color_system="standard").print("[red]x[/red]")
