@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
 from agents import findings
+from agents.ideas import same_change, tried_before
 from agents.lessons import Claim
 from agents.seat import Candidate, Seat, build_kernel
 from agents.settings import Role
@@ -32,8 +34,8 @@ async def propose(seat: Seat, *, hypotheses: list[Hypothesis]) -> Result:
 
     Each hypothesis is one change to one parent attempt, with the metric it should move and by how much. Hypotheses of
     one call are tried in parallel, so they must not depend on each other. The parent may be any accepted attempt, not
-    only the best. Give at most as many as you were asked for. An empty list says that nothing is left that is worth
-    trying, and ends the run.
+    only the best. Give at most as many as you were asked for. A change that was made to the same parent before is
+    answered with what came of it. An empty list says that nothing is left that is worth trying, and ends the run.
     """
     most = seat.context.settings.parallel
     if len(hypotheses) > most:
@@ -43,6 +45,8 @@ async def propose(seat: Seat, *, hypotheses: list[Hypothesis]) -> Result:
             seat.context.attempts.find(hypothesis.parent)
         elif seat.parent is not None:
             raise Refused("a hypothesis has no parent", f"Name the attempt to start from, e.g. {seat.parent}.")
+    for place, hypothesis in enumerate(hypotheses):
+        _refuse_repeat(seat, hypothesis, hypotheses[:place])
     return Result(value=[hypothesis.model_dump(mode="json") for hypothesis in hypotheses])
 
 
@@ -244,7 +248,10 @@ async def diagnose(seat: Seat, *, diagnoses: Annotated[list[Diagnosis], Field(mi
     move as it predicted?
     """
     for diagnosis in diagnoses:
-        seat.context.attempts.find(diagnosis.attempt)
+        if seat.context.attempts.find(diagnosis.attempt).iteration != seat.iteration:
+            raise Refused(
+                f"{diagnosis.attempt} is not of this iteration", "Read the attempts that you were asked about."
+            )
     for diagnosis in diagnoses:
         seat.context.run.add_diagnosis(diagnosis.attempt, diagnosis.model_dump(mode="json"))
         seat.context.journal.tell(
@@ -303,6 +310,21 @@ async def learn(
             "evidence": [str(evidence) for evidence in kept.evidence if evidence.attempt in attempts],
         }
     )
+
+
+def _refuse_repeat(seat: Seat, hypothesis: Hypothesis, beside: Sequence[Hypothesis]) -> None:
+    """Refused when this change was made to this parent before, or stands in the same proposal twice."""
+    parent = hypothesis.parent
+    if any(parent == other.parent and same_change(hypothesis.change, other.change) for other in beside):
+        raise Refused(f"two hypotheses are the same: {hypothesis.change[:120]}", "Give each once.")
+    earlier = tried_before(hypothesis.change, parent, seat.context.attempts.first(seat.attempts))
+    if earlier is not None:
+        took = "" if earlier.seconds is None else f", {earlier.seconds * 1000:.4g} ms"
+        raise Refused(
+            f"{earlier.id} was this change of {earlier.parent or 'nothing'}: {earlier.outcome}{took}; {earlier.note} "
+            f"({earlier.change})",
+            f"Propose something else, or say in `change` what differs from {earlier.id}.",
+        )
 
 
 def _fastest(kernels: list[Kernel], results: list[QuickResult]) -> Kernel:

@@ -20,7 +20,7 @@ from prompts.render import render
 
 SHARE_OF_OPENING = 0.6
 """Of the prompt's budget; the rest is for the turn itself."""
-MOST_OF_OPENING = 0.85
+MOST_OF_OPENING = 0.75
 """In a window so small that what must be there needs more."""
 
 Build = Callable[[Room], list[Section]]

@@ -33,6 +33,11 @@ WORTH_A_SUMMARY = 2_000
 ANSWER_TOKENS = 8_000
 """The most that one tool's answer may take."""
 
+ONLY_HERE = ("compile", "run", "tune", "experiment")
+"""Tools whose answers stand nowhere else in the run folder but in the transcript."""
+WORTH_KEEPING = 400
+"""Characters of such an answer."""
+
 Summarise: TypeAlias = Callable[[tuple[Message, ...]], Awaitable[str | None]]
 """Asks a model, for one reply without tools; None when it failed, refused or broke off."""
 
@@ -152,6 +157,17 @@ class Thread:
         else:
             fitted = self._now
         return (*fitted.head, *(self._message(item) for item in fitted.items))
+
+    def leave(self) -> None:
+        """The turn is over and no later prompt holds it: what its tools said and stands nowhere else goes to
+        `evicted/`, where `search` finds it."""
+        told = [
+            f"[{message.label}]\n{message.text}"
+            for message in self._said
+            if message.speaker == "tool" and message.label in ONLY_HERE and len(message.text) > WORTH_KEEPING
+        ]
+        if told:
+            self._keep(f"{self._name}\n\n" + "\n\n".join(told))
 
     def _begun(self, room: Room, before: _Fitted | None) -> _Fitted:
         """The opening for `room`, and what was said, as far as it had already given way."""

@@ -214,14 +214,26 @@ def profile(
 def show(
     run: RunName,
     attempt: Annotated[str | None, typer.Argument(metavar="[ATTEMPT]", help="As a7, or `best`.")] = None,
+    *,
+    context: Annotated[
+        Literal["planner", "coder", "analyst"] | None,
+        typer.Option("--context", metavar="ROLE", help="What planner, coder or analyst was told, word for word."),
+    ] = None,
+    at: Annotated[int | None, typer.Option(min=1, metavar="N", help="In which iteration [its last].")] = None,
+    slot: Annotated[int, typer.Option(min=0, help="Which of an iteration's coders, from 0.")] = 0,
     runs: RunsRoot = RUNS,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show a run's result and attempts, or one attempt in full."""
+    """Show a run's result and attempts, one attempt in full, or what a role was told."""
     with guarded(debug, as_json):
         from app.show import show_attempt, show_run
 
+        if context is not None:
+            from app.context import show_context
+            from app.inputs import find_run
+
+            sys.exit(show_context(find_run(run, runs), context, at, slot, as_json))
         sys.exit(show_run(run, runs, as_json) if attempt is None else show_attempt(run, attempt, runs, as_json))
 
 

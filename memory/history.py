@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from memory.files import Clean, as_it_is, read_text, write_atomically, write_failure
+from memory.files import Clean, RunFolderError, as_it_is, read_text, write_atomically, write_failure
 
 Line: TypeAlias = dict[str, JsonValue]
 
@@ -76,9 +76,17 @@ class JsonLines:
     def lines(self) -> list[Line]:
         """All lines so far, in the order in which they were added."""
         if self._lines is None:
-            text = read_text(self.path) if self.path.exists() else ""
-            self._lines = [line for raw in text.splitlines() if (line := _object(raw)) is not None]
+            self._lines = [line for raw in self._raw().split("\n") if (line := _object(raw)) is not None]
         return list(self._lines)
+
+    def _raw(self) -> str:
+        """What the file holds; a character that a kill cut in two is replaced."""
+        try:
+            return self.path.read_bytes().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise RunFolderError(f"can't read {self.path}: {error}", "The run folder may be incomplete.") from error
 
     def add(self, line: Line) -> None:
         if self._lines is None:

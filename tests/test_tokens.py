@@ -121,7 +121,7 @@ def test_counting_needs_no_network() -> None:
         ("openai-chat:anthropic/claude-haiku-4.5", 1.6),
         ("anthropic:claude-opus-4-8", 2.4),
         ("anthropic:claude-sonnet-5", 2.4),
-        ("local:qwen3", UNKNOWN),
+        ("local:qwen3", 1.6),
         ("builtin:autotune", 1.0),
     ],
 )
