@@ -75,7 +75,7 @@ def test_a_kernel_that_does_not_build_is_told_before_the_task_is_opened() -> Non
 def test_a_task_that_could_not_be_opened_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with load_task(saxpy()) as judge:
         with monkeypatch.context() as patch:
-            patch.setattr("tools.judge.median_interval", lambda _: 1 / 0)
+            patch.setattr("tools.baseline.median_interval", lambda _: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 judge.open()
         assert judge.open() and not judge.open()

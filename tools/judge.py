@@ -6,16 +6,14 @@ Lives in the service process. The gauntlet's stages are in `tools.gauntlet`, the
 from __future__ import annotations
 
 import secrets
-import statistics
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TypeVar
 
 from pydantic import JsonValue
 
 from tools.audit import audit
+from tools.baseline import time_baseline
 from tools.buffers import WorkloadBuffers
 from tools.content import ContentSource
 from tools.contract import Scalar, Tensor, task_header
@@ -29,10 +27,9 @@ from tools.hardware import FLOATS, Hardware, limit_seconds
 from tools.neighbours import Patience, patience_seconds
 from tools.opening import Laps, bounded_memory
 from tools.quick import quick_results
-from tools.records import BuildReport, Interval, Kernel, QuickResult, Unjudged, Verdict
+from tools.records import BuildReport, Kernel, QuickResult, Unjudged, Verdict
 from tools.reference import Reference, load_reference
-from tools.runner import BaselineRunner, Means, Rival, Runner
-from tools.significance import median_interval
+from tools.runner import Means, Rival, Runner
 from tools.targets.base import Build, Target, Variant
 from tools.task import TaskSource
 from tools.worker import Worker, WorkerFailed
@@ -41,8 +38,6 @@ AnyRunner = TypeVar("AnyRunner", bound=Runner)
 Progress = Callable[[str], None]
 """Told of the stage that begins ("correct", "time"...)."""
 
-BASELINE_SECONDS = 0.4
-BASELINE_ROUNDS = (5, 30)
 TIMEOUT_LEAST = 5.0
 TIMEOUT_FACTOR = 100.0
 TIMEOUT_MOST = 60.0
@@ -82,16 +77,6 @@ def _device(target: str) -> Device:
 
         return CudaDevice()
     raise InfrastructureError(f"there is no target `{target}` here", "Use `cpu` or `cuda`.")
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """The reference's own time on one workload, and what one call of it takes."""
-
-    seconds: float
-    interval: Interval
-    flops: float | None
-    bytes: float
 
 
 class Judge:
@@ -152,7 +137,7 @@ class Judge:
             self.buffers += [self.device.buffers(signature, self.signatures) for signature in self.signatures]
             self.content = ContentSource(self.reference, self.buffers, self.source.policy)
         with took.lap("baseline"), self.lock():
-            self._baselines = [self._time_baseline(index) for index in range(len(self.names))]
+            self._baselines = [time_baseline(self.reference, self.content, index) for index in range(len(self.names))]
         self.baseline_seconds = [baseline.seconds for baseline in self._baselines]
         self.facts = self._facts(notes)
 
@@ -282,24 +267,6 @@ class Judge:
         if "bfloat16" in dtypes:
             return "bfloat16"
         return next((name for name in FLOATS if name in dtypes), "none")
-
-    def _time_baseline(self, workload: int) -> Baseline:
-        runner = BaselineRunner(self.reference)
-        content = self.content.fresh(workload)
-        flops = self.reference.flops(workload, content.inputs)
-        moved = self.reference.bytes_moved(workload, content.inputs)
-        begin = time.perf_counter()
-        runner.call(content)
-        if time.perf_counter() - begin < BASELINE_SECONDS:
-            runner.drop_readings()
-        least, most = BASELINE_ROUNDS
-        for number in range(most):
-            spent = time.perf_counter() - begin
-            if spent > BASELINE_SECONDS and (number >= least or spent > 10 * BASELINE_SECONDS):
-                break
-            runner.call(self.content.timed(workload))
-        samples = runner.seconds(workload)
-        return Baseline(statistics.median(samples), median_interval(samples), flops, moved)
 
     def _facts(self, notes: tuple[str, ...]) -> TaskFacts:
         recycled = [name for index, name in enumerate(self.names) if self.content.recycles(index)]
