@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from agents.models.money import LedgerRow, ledger
 from agents.settings import ROLES
 from app.event_lines import CASE_WORDS, FAULT_WORDS
+from app.plain import one_line
 from memory.runs import RunFolder
 
 _SUMMED = (
@@ -147,7 +148,7 @@ def _change(event: Mapping[str, object]) -> Change:
         before=str(event.get("before")),
         after=str(event.get("after")),
         why=FAULT_WORDS.get(why, why),
-        message=str(event.get("message") or ""),
+        message=one_line(str(event.get("message") or "")),
     )
 
 
