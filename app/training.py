@@ -51,6 +51,7 @@ def serve(serving: Serving) -> int:
 
 
 async def _serve(task: TaskSource, serving: Serving) -> int:
+    token, is_new = token_for_requests()
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:
@@ -63,7 +64,6 @@ async def _serve(task: TaskSource, serving: Serving) -> int:
             _announce({"transport": "lines"})
             await serve_lines(environment, sys.stdin.buffer, sys.stdout.buffer, stopped)
         else:
-            token, is_new = _token()
             async with serve_http(environment, serving.host, serving.port, token) as url:
                 _announce({"transport": "http", "url": url, **({"token": token} if is_new else {})})
                 await stopped.wait()
@@ -97,7 +97,7 @@ def _language(task: TaskSource, target: str | None) -> Language:
     return "cuda" if target == "cuda" else "cpp"
 
 
-def _token() -> tuple[str, bool]:
+def token_for_requests() -> tuple[str, bool]:
     """The token that requests must bear, and whether it was made just now. Raises WarpsmithError."""
     given = os.environ.get(TOKEN_VARIABLE)
     if given is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from concurrent.futures import CancelledError
 from typing import IO
 
 from pydantic import JsonValue
@@ -84,7 +85,7 @@ def _read_on(source: IO[bytes], lines: asyncio.Queue[bytes | None]) -> None:
         put(None)
 
     def read_until_the_end() -> None:
-        with contextlib.suppress(RuntimeError, asyncio.CancelledError):  # the loop is gone: nobody wants more
+        with contextlib.suppress(RuntimeError, CancelledError):  # the loop is gone: nobody wants more
             read()
 
     threading.Thread(target=read_until_the_end, daemon=True).start()
