@@ -14,11 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.models import errors
-from agents.models.base import Message, ModelError, ModelFault, Request, ToolSpec
-from agents.models.connections import Connections
+from agents.models.base import Message, ModelError, ModelFault, Reply, Request, ToolSpec
+from agents.models.connections import Connection, Connections
 from agents.models.error_table import TABLE, FormatUnsupported, StaleReasoning
+from agents.models.registry import WIRES as WIRES_OF_OURS
 from agents.models.registry import resolve
-from tests.llm_server import PROVIDER_OF, WIRES, Answer, Fault, LlmServer, Tokens, Wire, breaks, status
+from agents.models.spec import ModelSpec
+from tests.llm_frames import frames
+from tests.llm_server import PROVIDER_OF, WIRES, Answer, Call, Fault, LlmServer, Tokens, Wire, breaks, status
 
 ASKED = Request(
     messages=(Message(speaker="system", text="s"), Message(speaker="user", text="u")),
@@ -317,6 +320,46 @@ async def test_a_server_that_is_not_there(wire: Wire) -> None:
             await model.reply(ASKED)
         await model.aclose()
     assert caught.value.fault == "transient" and "can't be reached" in caught.value.message
+
+
+# Events of another shape than they should have.
+
+JUNK = st.sampled_from(
+    [None, True, -1, 7, 1e9, "x", "", [], [None], {}, {"type": 7}, [{"text": 1}], {"usage": "x"}, 10**30]
+)
+WHOLE = Answer("some text", (Call("run", {"a": 1}), Call("run", {})), reasoning="hm")
+
+
+def damaged(value: Any, path: list[int], junk: Any) -> Any:
+    """`value` with `junk` at one place, which `path` leads to."""
+    if not path or not isinstance(value, (dict, list)) or not value:
+        return junk
+    keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+    key, copy = keys[path[0] % len(keys)], value.copy()
+    copy[key] = damaged(copy[key], path[1:], junk)
+    return copy
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@given(damages=st.lists(st.tuples(st.integers(0, 40), st.lists(st.integers(0, 9), max_size=5), JUNK), max_size=4))
+@settings(max_examples=150, deadline=None)
+def test_a_server_s_odd_events_never_break_us(wire: Wire, damages: list[tuple[int, list[int], Any]]) -> None:
+    events: list[Any] = [payload for _, payload in frames(wire, WHOLE, 1)]
+    for place, path, junk in damages:
+        events[place % len(events)] = damaged(events[place % len(events)], path, junk)
+    adapter = WIRES_OF_OURS[wire](ModelSpec(provider="p", model="m"), Connection(wire=wire))
+    assembly = adapter.assembly()
+    try:
+        text = "".join(assembly.take(event) for event in events if isinstance(event, dict))
+        reply = assembly.reply()
+    except ModelError:
+        return
+    assert assembly.usage() is None or assembly.usage()
+    Reply.model_validate_json(reply.model_dump_json())
+    assert reply.text == text or reply.stop == "refused"
+    assert not damages or adapter.body(Request(messages=(*ASKED.messages, reply.message)))
+    if not damages:
+        assert len(reply.tool_calls) == 2
 
 
 # The table itself.

@@ -10,7 +10,7 @@ from agents.models import errors
 from agents.models.base import Opaque, Reply, Request, ToolCall, Usage
 from agents.models.connections import Connection
 from agents.models.conversation import Turn, arrange
-from agents.models.openai_client import named_window, open_client, sdk_errors
+from agents.models.openai_client import bounded_key, named_window, open_client, sdk_errors
 from agents.models.shapes import Fields, clean, count, fields, index, items, text
 from agents.models.spec import ModelSpec
 
@@ -63,7 +63,7 @@ class Chat:
             schema = {"name": "reply", "schema": request.reply_schema, "strict": False}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         if request.cache_key and self._is_openai:
-            body["prompt_cache_key"] = request.cache_key
+            body["prompt_cache_key"] = bounded_key(request.cache_key)
         return body
 
     async def stream(self, client: Any, body: dict[str, Any]) -> Any:
@@ -155,8 +155,10 @@ class _Completion:
     def reply(self) -> Reply:
         """Many servers say `stop` where there are calls: what came counts."""
         calls = tuple(
-            ToolCall(id=call["id"], name=call["name"], arguments=clean("".join(call["arguments"])) or "{}")
-            for call in self._calls
+            ToolCall(
+                id=call["id"] or f"call_{i}", name=call["name"], arguments=clean("".join(call["arguments"])) or "{}"
+            )
+            for i, call in enumerate(self._calls)
         )
         kept: list[Any] = [{"call": i, "extra": call["extra"]} for i, call in enumerate(self._calls) if call["extra"]]
         kept += [self._reasoning] if self._reasoning else []

@@ -65,6 +65,7 @@ TABLE: tuple[Row, ...] = (
             "exceed_context_size_error",
             "model_context_window_exceeded",
             "request_too_large",
+            "string_above_max_length",
             "request_body_too_large_after_decoding",
         ),
         statuses=(413,),
@@ -97,6 +98,7 @@ TABLE: tuple[Row, ...] = (
             r"|enable-auto-tool-choice|requires --jinja|unrecognized request argument.*: (tools|response_format|text)"
             r"|(response_format|json_schema|output_config\.format|text\.format|structured outputs?)\S* .*not supported"
             r"|does not support (response_format|json_schema|structured output|output format)"
+            r"|(response_format|json_schema|output_config)\S* .*not (permitted|allowed)"
             r"|unsupported (parameter|value): '?(tools|response_format|text\.format)"
         ),
         advice='Set `dialect = "json"` or `"text"` for its endpoint in warpsmith.toml.',

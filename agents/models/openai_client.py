@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
+from pydantic import BaseModel
+
 from agents.models.connections import Connection
-from agents.models.shapes import count
+from agents.models.shapes import count, fields, items
 from agents.models.tls import trust
 
 _WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length", "max_input_tokens", "n_ctx")
@@ -40,9 +43,14 @@ async def named_window(client: Any, model: str) -> int | None:
 
     A server with one model alone may know it by another name than ours (llama.cpp answers to any).
     """
-    listed = (await client.models.list()).data
-    for found in [each for each in listed if each.id == model] or (listed if len(listed) == 1 else []):
-        told = found.model_dump()
-        told |= told["meta"] if isinstance(told.get("meta"), dict) else {}
+    page = await client.models.list()
+    listed = items(page.model_dump(warnings=False).get("data")) if isinstance(page, BaseModel) else []
+    for found in [each for each in listed if each.get("id") == model] or (listed if len(listed) == 1 else []):
+        told = {**found, **fields(found.get("meta"))}
         return next((n for name in _WINDOWS if (n := count(told.get(name)))), None)
     return None
+
+
+def bounded_key(cache_key: str) -> str:
+    """A cache key of at most 64 characters, which OpenAI allows."""
+    return cache_key if len(cache_key) <= 64 else hashlib.sha256(cache_key.encode()).hexdigest()

@@ -128,6 +128,8 @@ class Remote:
             body = assembly.rest(body or {})
             if body is None:
                 break
+        else:
+            raise ModelError("transient", f"{self.name}: the reply was paused again and again", usage=assembly.usage())
         heard.end()
         reply = assembly.reply()
         return reply.model_copy(update={"usage": assembly.usage() or _estimated(request, reply)})

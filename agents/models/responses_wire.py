@@ -9,7 +9,7 @@ from agents.models import errors
 from agents.models.base import Opaque, Reply, Request, ToolCall, Usage
 from agents.models.connections import Connection
 from agents.models.conversation import Turn, arrange
-from agents.models.openai_client import named_window, open_client, sdk_errors
+from agents.models.openai_client import bounded_key, named_window, open_client, sdk_errors
 from agents.models.shapes import Fields, clean, count, fields, index, items, text
 from agents.models.spec import ModelSpec
 
@@ -59,7 +59,7 @@ class Responses:
             form = {"type": "json_schema", "name": "reply", "schema": request.reply_schema, "strict": False}
             body["text"] = {"format": form}
         if request.cache_key:
-            body["prompt_cache_key"] = request.cache_key
+            body["prompt_cache_key"] = bounded_key(request.cache_key)
         return body
 
     async def stream(self, client: Any, body: dict[str, Any]) -> Any:
@@ -103,7 +103,9 @@ class _Response:
         self._items: dict[int, dict[str, Any]] = {}
         """Output items by their place, whole once they are done."""
         self._arguments: dict[int, list[str]] = {}
-        self._said: dict[int, list[str]] = {}
+        self._said: list[str] = []
+        self._spoken: set[int] = set()
+        """Places of the items that text came from."""
         self._response: Fields = {}
         self._refused = False
 
@@ -163,7 +165,7 @@ class _Response:
             stop = "refused"
         sealed = any(item.get("type") == "reasoning" or "phase" in item for item in kept)
         return Reply(
-            text=clean("".join(piece for _, said in sorted(self._said.items()) for piece in said)),
+            text=clean("".join(self._said)),
             tool_calls=tuple(calls),
             stop=stop,
             opaque=Opaque(owner=self._owner, items=tuple(kept)) if sealed else None,
@@ -175,15 +177,16 @@ class _Response:
     def _done(self, at: int, item: dict[str, Any]) -> str:
         """An item that is whole; its text, if none of it came in pieces."""
         self._items[at] = item
-        if item.get("type") != "message" or at in self._said:
+        if item.get("type") != "message" or at in self._spoken:
             return ""
         parts = items(item.get("content"))
         self._refused |= any(part.get("type") == "refusal" for part in parts)
         return self._say(at, "".join(text(part.get("text")) or text(part.get("refusal")) for part in parts))
 
     def _say(self, at: int, piece: str) -> str:
-        if piece and self._said and at not in self._said:
+        if piece and self._said and at not in self._spoken:
             piece = "\n\n" + piece
         if piece:
-            self._said.setdefault(at, []).append(piece)
+            self._said.append(piece)
+            self._spoken.add(at)
         return piece
