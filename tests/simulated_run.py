@@ -4,18 +4,30 @@ Sources are 4-30 KB, profiles 1-8 KB, a third of what is judged fails with up to
 a seed and from what the model is told, so that a run that was killed and resumed goes the same way as one that was not.
 """
 
+# ruff: noqa: ARG002 (protocols name arguments that a simulation does not need)
+
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import random
 import re
+import signal
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from stub_executor import TASK, StubExecutor
 
+from agents.drive import optimize
+from agents.events import Event
+from agents.models import registry
 from agents.models.base import Message, OnText, Reply, Request, ToolCall, Usage
+from agents.settings import Budgets, Models, RunSettings
+from memory.runs import RunFolder, list_runs
 from memory.tokens import COUNTER
 from tools.machine_code import ListingRequest
 from tools.profiles import Metric, Profile, Roofline
@@ -219,10 +231,10 @@ class SimulatedModel:
         last = messages[-1]
         step = int(last.call[1:]) + 1 if last.speaker == "tool" and last.call else 0
         if role == "planner":
-            return self._plan(opening, last, step)
+            return self._plan(opening, step)
         return self._code(opening, last, step) if role == "coder" else _analyse(opening, last, step)
 
-    def _plan(self, opening: str, last: Message, step: int) -> Reply:
+    def _plan(self, opening: str, step: int) -> Reply:
         iteration = int(_found(r"Iteration (\d+) of", opening))
         rng = random.Random(f"{self.seed} plan {iteration} {step}")
         if step == 0 and rng.random() < 0.3:
@@ -266,7 +278,7 @@ class SimulatedModel:
         if step == 2 and quick:
             variants = [{"defines": {"BLOCK": 16 << i, "UNROLL": 1 << i % 4}} for i in range(4)]
             return _call(step, "run", {"mode": "quick", "candidates": variants})
-        if step in (2, 3) and fails or (step < 4 and FAILED_IDEA[1] in change):
+        if (step in (2, 3) and fails) or (step < 4 and FAILED_IDEA[1] in change):
             failing = "fails hilbert" if FAILED_IDEA[1] in change else "fails"
             return self._judge(step, rng, failing, {})
         if (
@@ -319,3 +331,42 @@ def _found(pattern: str, text: str) -> str:
 
 def _whole(message: Message) -> str:
     return "\n".join([message.text, *(f"{call.name} {call.arguments}" for call in message.tool_calls)])
+
+
+def play(
+    root: Path,
+    window: int = 128_000,
+    iterations: int = 200,
+    kill_at: int = 0,
+    on_event: Callable[[Event], None] = lambda _: None,
+) -> SimulatedModel:
+    """A run under `root`, begun or gone on with. kill_at: the iteration whose third call of the coder ends the process,
+    as by `kill -9`."""
+    begun = list_runs(root)
+    run = begun[0] if begun else RunFolder.create(root, "simulated", {})
+    model, coders = SimulatedModel(window=window), 0
+
+    def die(call: Call) -> None:
+        nonlocal coders
+        coders += call.role == "coder" and call.iteration == kill_at
+        if coders == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch(event: Event) -> None:
+        if event.event == "iteration_ended" and event.fields["iteration"] == HINT[0] - 1:
+            run.add_hint(HINT[1], HINT[0])
+        on_event(event)
+
+    model.on_call = die
+    registry.LOCAL["simulated"] = lambda _spec, _seed: model
+    settings = RunSettings(
+        budgets=Budgets(iterations=iterations, near_limit=None, patience=None),
+        models=Models.choose("simulated:model"),
+        context_tokens=window,
+    )
+    asyncio.run(optimize(TASK_OF_200, settings, run, SimulatedExecutor(), watch))
+    return model
+
+
+if __name__ == "__main__":
+    play(Path(sys.argv[1]), *(int(word) for word in sys.argv[2:]))

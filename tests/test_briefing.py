@@ -1,4 +1,4 @@
-"""What a role is told is a pure projection of the past: the same history, the same bytes; later things are invisible."""
+"""What a role is told is a pure projection of the past: the same history, the same bytes, whatever came later."""
 
 from __future__ import annotations
 

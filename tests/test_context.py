@@ -87,8 +87,9 @@ async def test_what_was_not_said_is_an_error_that_says_so(played: tuple[RunFolde
 
 async def test_the_command_line_reaches_it(played: tuple[RunFolder, Listening]) -> None:
     run, model = played
+    root = Path(__file__).parent.parent
     command = [sys.executable, "-m", "app.start", "show", str(run.path), "--context", "coder", "--at", "1"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent)
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
     assert all(message.text in shown.stdout for message in model.heard["coder", 1])
     wrong = subprocess.run(
         [*command[:-1], "8"], capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent
