@@ -53,6 +53,8 @@ class Reading:
 
     blobs: Blobs
     attempts: Sequence[Attempt] = ()
+    look_for_doubt: bool = True
+    """Also say whether prompts are exact, which takes counting tokens."""
     prompt: list[Message] = field(default_factory=list)
     """What a model would be sent now."""
     exact: bool = True
@@ -151,7 +153,7 @@ class Reading:
     def _answer(self, line: Line) -> Returned:
         returned = Returned(str(line.get("call", "")), str(line.get("tool", "")), _text(line, self.blobs))
         if returned.call in self._open:
-            if len(returned.text.encode(errors="replace")) > SURE and not _fits(returned.text):
+            if self.look_for_doubt and not _fits(returned.text):
                 self.exact = False
             message = Message(
                 speaker="tool",
@@ -181,7 +183,7 @@ def given_line(messages: Sequence[Message], blobs: Blobs) -> Line:
 
 def adds_up(lines: Sequence[Line], blobs: Blobs, sent: Sequence[Message]) -> bool:
     """Whether a reader of `lines` takes a prompt that follows them for what was sent."""
-    reading = Reading(blobs)
+    reading = Reading(blobs, look_for_doubt=False)
     for line in lines:
         reading.take(line)
     seen = reading.seen()
@@ -235,6 +237,8 @@ def _reply(line: Line) -> Reply | None:
 
 def _fits(text: str) -> bool:
     """Whether a tool's answer is within what a prompt can hold of one."""
+    if len(text.encode(errors="replace")) <= SURE:
+        return True
     from memory.tokens import COUNTER
 
     return COUNTER.count(text) <= SURE

@@ -102,6 +102,14 @@ def test_a_transcript_whose_text_is_gone_is_counted_and_passed_over(tmp_path: Pa
     assert list(turns(Past(run), damaged)) == [] and damaged == {run.id: 1}
 
 
+def test_separators_that_are_no_line_ends_do_not_cut_a_line(tmp_path: Path) -> None:
+    run, text = make_run(tmp_path, attempts=1), "a\u2028b\x85c\x0bd\x1ce\r\nf"
+    run.transcript("0001-coder-0").add({"speaker": "user", "blob": run.blobs.put("Go.")})
+    run.transcript("0001-coder-0").add({"speaker": "assistant", **says(text).model_dump(mode="json")})
+    (turn,) = turns(Past(run))
+    assert turn.calls[0].reply.text == text
+
+
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(["view", "given", "assistant", "tool", "system", "user", "x"]), max_size=12), st.data())
 def test_no_order_of_lines_is_too_odd_to_read(speakers: list[str], data: st.DataObject) -> None:
