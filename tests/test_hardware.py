@@ -14,7 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tools import canary
 from tools import device_lock as module
+from tools.canary import wrong_reading
+from tools.clock import Clocks, Reading
 from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
 from tools.hardware import Hardware, hardware, instruments, limit_seconds, measure_hardware
@@ -159,3 +162,14 @@ def test_a_lock_file_that_is_a_trap_is_refused(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "warpsmith-cpu.gate.lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises((InfrastructureError, OSError)), device_lock():
         pass
+
+
+def test_a_busy_machine_does_not_make_the_clock_look_wrong_and_a_wrong_clock_does() -> None:
+    def told(*seconds: float) -> str | None:
+        return wrong_reading(Clocks(tuple(Reading(each, each + 20e-6) for each in seconds), (20e-6,) * len(seconds)))
+
+    due = canary.SECONDS
+    assert told(due, due, due) is None
+    assert told(9 * due, 1.01 * due, 2 * due, 5 * due) is None
+    assert "reads" in (told(1.5 * due, 1.3 * due, 9 * due) or "")
+    assert "reads" in (told(due, 0.5 * due, due, due) or "")
