@@ -27,7 +27,7 @@ VERSION: Final = 1
 QUERY_WORDS: Final = 32
 """Further words of a query are ignored."""
 TITLE_WEIGHT: Final = 3.0
-MOST_SCORED: Final = 6_000
+MOST_SCORED: Final = 4_000
 """Passages that one query may score; each costs one to three microseconds."""
 COPIES: Final = 10
 """So many passages are ranked for each that is wanted, since those with one text count once."""
