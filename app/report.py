@@ -14,6 +14,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from agents.reflection import hit_rates
 from app import quantities
 from app.judging import by_reason
 from app.plots import Level, Mark, Point, Spot, bars, progress, roofline
@@ -97,6 +98,7 @@ def page_fields(run: RunFolder) -> dict[str, object]:
         "baseline": baseline_name(run),
         "attempts": attempts,
         "tally": _tally(summary),
+        "rates": hit_rates(run),
         "progress": progress([_point(a) for a in attempts], _levels(summary, baseline_name(run))),
         "roofline": _roofline(summary, facts, baseline_name(run)),
         "winner": Kernel.model_validate(winner.kernel) if winner else None,

@@ -1,4 +1,4 @@
-"""`make bench`: start-up, overhead of an iteration, state and memory against their budgets, in one run.
+"""`make bench`: start-up, overhead of an iteration, state, memory and what models are told, against their budgets.
 
 The overhead is measured on 200 iterations of the real graph, run folder and `builtin:autotune` with an executor that
 judges at once, so that nothing of compilers and kernels is in the figures. Exits with 1 when one is over its budget.
@@ -18,6 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import memory, search_index
 from tools.records import Kernel
 from tools.task import TaskSource
 
@@ -40,7 +41,7 @@ class Figure:
 
 
 def main() -> int:
-    figures = [startup(), *long_run()]
+    figures = [startup(), *long_run(), *(Figure(*row) for row in [*memory.figures(), *search_index.figures()])]
     for figure in figures:
         verdict = "ok" if figure.good else "OVER BUDGET"
         print(f"{figure.name:<58} {figure.value:>10.3f} {figure.unit:<6} (budget {figure.budget:g})  {verdict}")

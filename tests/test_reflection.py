@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from synthetic_run import make_run
 
 from agents import reflection
 from agents.ideas import kind_of, same_change, tried_before
 from agents.reflection import Prediction, read_prediction, score
+from app.report import render
 from memory.ledger import Outcome
 from memory.runs import Attempt, RunFolder
 
@@ -198,3 +200,8 @@ def test_settings_are_compared_as_the_kernel_that_they_make() -> None:
     assert tried_before("BLOCK=16", "a0", tries) is None, "with the parent's -O2, or with no flag: neither was tried"
     both = [*tries, attempt(3, kernel={"flags": ["-O2"]}), attempt(4)]
     assert tried_before("BLOCK=16", "a0", both) is not None
+
+
+def test_the_report_shows_how_each_kind_fared(tmp_path: Path) -> None:
+    page = render(make_run(tmp_path))
+    assert "Which ideas came true" in page and "moved as predicted" in page
