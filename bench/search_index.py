@@ -159,17 +159,22 @@ def _sources() -> Iterator[Path]:
 
 def _change(root: Path) -> None:
     draw = random.Random(1)
-    files = draw.sample(sorted(path for path in root.rglob("*") if path.is_file()), CHANGED + CHANGED // 2)
+    files = _sample(root, CHANGED + CHANGED // 2, draw)
     for path in files[:CHANGED]:
         path.write_text(path.read_text(encoding="utf-8") + f"\n// changed {path.name}\n", encoding="utf-8")
     for path in files[CHANGED:]:
         shutil.move(path, path.with_name(f"moved-{path.name}"))
 
 
+def _sample(root: Path, count: int, draw: random.Random) -> list[Path]:
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    return draw.sample(files, min(count, len(files)))
+
+
 def _queries(root: Path) -> list[str]:
     """Words that occur nearly everywhere, seldom and never, alone and together, up to whole pasted lines."""
     draw = random.Random(2)
-    files = draw.sample(sorted(path for path in root.rglob("*") if path.is_file()), 300)
+    files = _sample(root, 300, draw)
     texts = [path.read_text(encoding="utf-8") for path in files]
     counts = Counter(word for text in texts for word in set(words_of(text)))
     common = [word for word, _ in counts.most_common(200)]
