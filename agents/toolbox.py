@@ -107,7 +107,7 @@ class Toolbox:
             return _fault("unknown_tool", f"there is no tool `{call.name}`; there are: {', '.join(self._tools)}")
         try:
             written = json.loads(call.arguments or "{}")
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             return _fault("invalid_json", f"the arguments of `{call.name}` are not valid JSON: {error}")
         try:
             arguments = tool.arguments.model_validate(written)

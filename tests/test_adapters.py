@@ -16,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from agents.actions import TOOLS
 from agents.models.base import ChatModel, Message, ModelError, Opaque, Reply, Request, ToolCall, ToolSpec, Usage
 from agents.models.connections import BUILT_IN, Connection, Connections
 from agents.models.conversation import NOT_RUN, UNPARSED
 from agents.models.registry import WIRES as ADAPTERS
 from agents.models.registry import resolve
 from agents.models.spec import ModelSpec
+from agents.toolbox import Toolbox
 from tests.llm_heard import Heard, check, heard
 from tests.llm_server import KEY, PROVIDER_OF, WIRES, Answer, Call, LlmServer, Tokens, Wire, breaks
 from tests.scripted_model import ScriptedModel
@@ -137,6 +139,16 @@ async def test_arguments_that_are_no_json_are_handed_over_as_they_came(kind: str
     assert reply.tool_calls[0].arguments == '{"candidates": [oops'
 
 
+@pytest.mark.parametrize("kind", [*WIRES, "json", "text"])
+async def test_half_an_emoji_is_replaced_before_anything_is_stored(kind: str, tmp_path: Path) -> None:
+    arguments = '{"candidates": [{"files": {"k.cpp": "a\\ud83d b \\ud83d\\ude00"}}]}'
+    with a_model(kind, [Answer("half \ud83d of one", (Call("run", arguments),))], tmp_path) as model:
+        reply, pieces = await say(model)
+    assert json.loads(reply.tool_calls[0].arguments)["candidates"][0]["files"] == {"k.cpp": "a\ufffd b 😀"}
+    assert reply.text == pieces.strip() == "half \ufffd of one"
+    reply.model_dump_json().encode()
+
+
 @pytest.mark.parametrize("kind", EVERY)
 async def test_a_text_that_is_cut_off_says_so(kind: str, tmp_path: Path) -> None:
     with a_model(kind, [Answer("I was about to", stop="length")], tmp_path) as model:
@@ -181,6 +193,12 @@ async def test_replies_come_one_after_the_other(kind: str, tmp_path: Path) -> No
         said = [(await model.reply(request())).text for _ in range(3)]
         await model.aclose()
     assert said == ["one", "two", "three"]
+
+
+async def test_arguments_of_any_depth_are_answered_by_the_toolbox() -> None:
+    """Python's own reader gives up on them in another way than on other JSON."""
+    call = ToolCall(id="c", name="search", arguments="[" * 100_000)
+    assert (await Toolbox(TOOLS["planner"], None).call(call)).fault == "invalid_json"
 
 
 # What a model is told.

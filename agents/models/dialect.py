@@ -99,9 +99,10 @@ class Interpreter:
         said, calls = reply.text, list[Written]()
         if reply.stop != "refused":
             said, calls = speech.read(reply.text, request.tools, reply.stop == "length")
+        said = clean(said)
         if listening is not None:
             listening.end(said)
-        update: dict[str, object] = {"text": clean(said), "dialect": dialect, "opaque": None}
+        update: dict[str, object] = {"text": said, "dialect": dialect, "opaque": None}
         return _with_calls(reply.model_copy(update=update), calls, request)
 
 

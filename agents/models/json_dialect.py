@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from agents.models.base import Dialect, Message, OnText, ToolSpec
 from agents.models.conversation import Turn
+from agents.models.shapes import clean
 from agents.models.written_calls import Written, as_call, dumps, object_in, tagged, without_thoughts
 from prompts.render import render
 
@@ -114,8 +115,8 @@ class _Say:
 
     def _say(self, text: str) -> None:
         if text:
-            self._told += text
-            self._on_text(text)
+            self._told += clean(text)
+            self._on_text(clean(text))
 
 
 def _call(value: JsonValue | None) -> Written | None:

@@ -18,7 +18,7 @@ from agents.models import errors
 from agents.models.base import Dialect, Message, ModelError, OnText, Reply, Request, Usage
 from agents.models.connections import Connection
 from agents.models.error_table import StaleReasoning
-from agents.models.shapes import Fields, clean, fields
+from agents.models.shapes import Fields, clean, fields, sound_json
 from agents.models.spec import ModelSpec
 
 DEFAULT_WINDOW = 128_000
@@ -132,7 +132,9 @@ class Remote:
             raise ModelError("transient", f"{self.name}: the reply was paused again and again", usage=assembly.usage())
         heard.end()
         reply = assembly.reply()
-        return reply.model_copy(update={"usage": assembly.usage() or _estimated(request, reply)})
+        calls = tuple(call.model_copy(update={"arguments": sound_json(call.arguments)}) for call in reply.tool_calls)
+        usage = assembly.usage() or _estimated(request, reply)
+        return reply.model_copy(update={"tool_calls": calls, "usage": usage})
 
     async def _listen(self, client: Any, body: dict[str, Any], assembly: Assembly, heard: _Heard) -> None:
         """One stream from its begin to its finish marker."""

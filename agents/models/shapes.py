@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -37,3 +38,15 @@ def clean(value: str) -> str:
     if value.isascii():
         return value
     return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def sound_json(written: str) -> str:
+    """`written`, but JSON whose escapes are halves of pairs without them: decoded, these could not be stored."""
+    if "\\ud" not in written.lower():
+        return written
+    try:
+        decoded = json.dumps(json.loads(written), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return written
+    sound = clean(decoded)
+    return written if sound == decoded else sound
