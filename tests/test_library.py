@@ -10,6 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from scripted_model import calls, says
+from scripted_run import hypothesis as plan
+from scripted_run import judge, proposal, reading, set_up
 
 from agents.actions import TOOLS
 from agents.attempts import Attempts
@@ -296,3 +299,27 @@ async def test_other_runs_are_followed_as_they_come_go_and_grow(
     shutil.rmtree(other.path)
     assert found() == set()
     library.close()
+
+
+async def test_one_run_learns_and_the_next_is_told_tests_and_confirms(
+    store: LessonStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole graph twice: `learn` in the first run; the second run's planner reads it, tests it and searches it."""
+    settings = {"lessons": str(store.path)}
+    claim = {"claim": "Blocks of 64 halve the time of stub", "operation": "stub reference", "says": "helps"}
+    first = set_up(tmp_path / "first", monkeypatch)
+    learnt = calls("learn", claim | {"attempts": ["a1"]})
+    first.script([proposal("larger blocks")], [judge(64), says("Done.")], [learnt, reading("a1")])
+    await first.play(settings=settings)
+    (lesson,) = store.all()
+    assert (lesson.says, lesson.confirmed, lesson.evidence[0].run) == ("helps", 1, first.run.id)
+    second = set_up(tmp_path / "second", monkeypatch)
+    looked = calls("search", {"query": "halve", "where": "lessons"})
+    tested = calls("propose", {"hypotheses": [plan() | {"lessons": [lesson.id]}]})
+    second.script([looked, tested], [judge(64), says("Done.")], [reading("a1")])
+    await second.play(settings=settings)
+    opening, answered = second.models["planner"].heard
+    assert any(message.label == "lessons" and claim["claim"] in message.text for message in opening)
+    assert json.loads(answered[-1].text)["hits"][0]["at"] == f"lessons/{lesson.id}"
+    (confirmed,) = store.all()
+    assert (confirmed.confirmed, confirmed.evidence[1].run, confirmed.used is None) == (2, second.run.id, False)
