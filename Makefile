@@ -11,7 +11,7 @@ COMPILE := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --build-deps
 DEMO ?= examples/softmax
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types contracts bench table setup setup-dev setup-cuda locks doctor clean
+.PHONY: help demo test check lint types contracts smoke-model bench table setup setup-dev setup-cuda locks doctor clean
 
 help: ## list every command
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ types: $(VENV)/.dev ## mypy, strict
 
 contracts: $(VENV)/.dev ## import-linter: who may import whom
 	@$(BIN)/lint-imports
+
+smoke-model: $(VENV)/.dev ## drive a real model server: make smoke-model URL=http://127.0.0.1:8080/v1 [WIRES=chat,responses,messages]
+	@test -n "$(URL)" || { echo "Name the server: make smoke-model URL=http://127.0.0.1:8080/v1" >&2; exit 1; }
+	@WARPSMITH_REAL_MODEL="$(URL)" WARPSMITH_REAL_WIRES="$(or $(WIRES),chat)" $(BIN)/python -m pytest -m real_model -s tests/test_real_model.py
 
 bench: $(VENV)/.dev ## measure start-up, overhead per iteration, state size and memory against their budgets
 	@$(BIN)/python -m bench.run

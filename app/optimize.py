@@ -212,13 +212,13 @@ def model_lines(configuration: Configuration) -> list[str]:
     if not used:
         return []
     lines = [
-        f"{role:<10}{', then '.join(choice.specs)} ({choice.model.source})"
+        f"{role:<12}{', then '.join(choice.specs)} ({choice.model.source})"
         for role, choice in configuration.roles.items()
     ]
     for name, connection in used.items():
         if connection.base_url is not None:
             source = configuration.endpoints.origin(name, "base_url")
-            lines.append(f"{name:<10}at {connection.base_url} ({source})")
+            lines.append(f"{name:<12}at {connection.base_url} ({source})")
     return lines
 
 

@@ -161,7 +161,7 @@ def _tools(first: Reply, second: Sequence[Reply], failure: ModelError | None) ->
     good = [call for call in first.tool_calls if _numbers(call) is not None]
     how = "" if first.dialect == "native" else f" in the {first.dialect} dialect"
     if first.stop == "length":
-        return Check(name="tools", works="no", found=f"its reply was cut off after {REPLY_TOKENS[0]} tokens")
+        return Check(name="tools", works="no", found=f"its reply was cut off after {first.usage.output_tokens} tokens")
     if not first.tool_calls:
         said = one_line(first.text)[:80] or "nothing"
         return Check(name="tools", works="no", found=f"no call was made; it said: {said}")
