@@ -94,6 +94,9 @@ class CpuDevice:
                 done.append(f"{judge.names[workload]}/{distribution}")
         evidence.details["checked"] = done
 
+    def look_early(self, judge: Judge, build: Build) -> None:
+        """The sanitizer build and its runs would take the cores that the kernel is checked on."""
+
     def run_program(self, program: Path, seconds: float) -> Completed:
         return run_confined(self.sandbox, program, seconds, {})
 

@@ -12,16 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import JsonValue
-
 from tools import cuda_peaks, cuda_programs
 from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.clock import Allowance
 from tools.contract import Signature
 from tools.cuda_canary import CudaYardstick
+from tools.cuda_look import CudaLook
 from tools.cuda_memory import call
 from tools.cuda_process import CudaWorker, Host, device_files, driver_environment, wait_until_left
-from tools.cuda_sanitizer import OPTIONS, encode_plan, sanitize
 from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
 from tools.experiment import run_confined
@@ -132,37 +130,12 @@ class CudaDevice:
             raise Failed("forbidden_syscall", f"started {surplus} threads, and a CUDA kernel needs none")
 
     def memory_safe(self, judge: Judge, kernel: Kernel, build: Build, evidence: Evidence) -> None:
-        """memcheck on every workload, racecheck and initcheck on the smallest."""
         del kernel
-        assert build.library is not None
-        names = judge.names
-        sizes = [sum(tensor.nbytes for tensor in signature.input_tensors) for signature in judge.signatures]
-        smallest = sizes.index(min(sizes))
-        plans = {}
-        for index in range(len(names)):
-            content = judge.content.fresh(index)
-            plans[str(index)] = encode_plan(judge.signatures[index], judge.buffers[index].slots, content.inputs)
-        done: list[JsonValue] = []
-        missing: list[JsonValue] = []
-        jobs = [
-            (tool, index) for index in range(len(names)) for tool in (OPTIONS if index == smallest else ("memcheck",))
-        ]
-        outcomes = sanitize(self.host, build.library, plans, [(tool, str(index)) for tool, index in jobs])
-        for (_, index), outcome in zip(jobs, outcomes, strict=True):
-            if outcome.finding is not None:
-                raise Failed(
-                    "memory_error",
-                    f"{outcome.finding.summary} (workload {names[index]})",
-                    diagnostics=outcome.finding.diagnostics,
-                    details={"tool": outcome.tool},
-                    output=outcome.text,
-                )
-            told = f"{names[index]}/{outcome.tool}"
-            if outcome.trouble:
-                missing.append(f"{told}: {outcome.trouble}")
-            else:
-                done.append(told)
-        evidence.details.update({"checked": done, **({"could_not_check": missing} if missing else {})})
+        with self.look_early(judge, build) as look:
+            look.report(evidence)
+
+    def look_early(self, judge: Judge, build: Build) -> CudaLook:
+        return CudaLook(self.host, judge, build)
 
     def run_program(self, program: Path, seconds: float) -> Completed:
         here = self.monitor.processes() if self.monitor is not None else None

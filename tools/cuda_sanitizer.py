@@ -10,7 +10,7 @@ import re
 import struct
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,29 +63,56 @@ class Outcome:
     """All that it said, trimmed."""
 
 
-def sanitize(host: Host, library: Path, plans: Mapping[str, bytes], jobs: Sequence[tuple[str, str]]) -> list[Outcome]:
-    """Run every job (a tool and the name of a plan), confined, as many at once as there are cores."""
-    program = find_toolkit().tool("compute-sanitizer")
-    if program is None:
-        return [Outcome(tool, trouble="this machine has no compute-sanitizer") for tool, _ in jobs]
-    with tempfile.TemporaryDirectory(prefix="warpsmith-") as name, ThreadPoolExecutor(os.cpu_count()) as pool:
-        folder = Path(name).resolve()
+class Sanitizing:
+    """Jobs (a tool and the name of a plan) that run confined in the background, as many at once as there are cores.
+    Leave it, and what still runs is ended."""
+
+    def __init__(self, host: Host, library: Path, plans: Mapping[str, bytes], jobs: Sequence[tuple[str, str]]) -> None:
+        program = find_toolkit().tool("compute-sanitizer")
+        self._lacking = [tool for tool, _ in jobs] if program is None else []
+        self._folder = tempfile.TemporaryDirectory(prefix="warpsmith-")
+        self._stop = os.eventfd(0)
+        self._pool = ThreadPoolExecutor(os.cpu_count())
+        self._runs: list[Future[Outcome]] = []
+        if program is None:
+            return
+        folder = Path(self._folder.name).resolve()
         for plan, content in plans.items():
             (folder / plan).write_bytes(content)
-        runs = [pool.submit(_run, host, program, library, folder / plan, tool) for tool, plan in jobs]
-        return [run.result() for run in runs]
+        for tool, plan in jobs:
+            own = folder / f"{plan}.{tool}"
+            own.mkdir()
+            bench = Bench(host, library, folder / plan, own)
+            self._runs.append(self._pool.submit(_run, bench, program, tool, self._stop))
+
+    def __enter__(self) -> Sanitizing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def outcomes(self) -> list[Outcome]:
+        """Wait for all of them; in the order of the jobs."""
+        lacking = [Outcome(tool, trouble="this machine has no compute-sanitizer") for tool in self._lacking]
+        return lacking or [run.result() for run in self._runs]
+
+    def close(self) -> None:
+        """Returns when nothing of it runs any more. Safe to call again."""
+        if self._stop >= 0:
+            os.eventfd_write(self._stop, 1)
+            self._pool.shutdown(cancel_futures=True)
+            os.close(self._stop)
+            self._stop = -1
+            self._folder.cleanup()
 
 
-def _run(host: Host, program: Path, library: Path, plan: Path, tool: str) -> Outcome:
-    own = plan.with_name(f"{plan.name}.{tool}")
-    own.mkdir()
-    bench = Bench(host, library, plan, own)
+def _run(bench: Bench, program: Path, tool: str, stop: int) -> Outcome:
     command = [
         *(str(program.resolve()), "--tool", tool, *OPTIONS[tool], "--error-exitcode", str(FOUND)),
         *("--print-limit", "4", "--target-processes", "application-only"),
         *bench.program(1),
     ]
-    ran = run_command(bench.confined(command), timeout=SECONDS, env=bench.environment(), cwd=Path("/"))
+    ran = run_command(bench.confined(command), timeout=SECONDS, env=bench.environment(), cwd=Path("/"), stop=stop)
     return outcome_of(tool, ran)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,6 +33,14 @@ class Yardstick(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Look(AbstractContextManager["Look"], Protocol):
+    """What `Device.memory_safe` looks for, under way. Leaving it ends what still runs."""
+
+    def report(self, evidence: Evidence) -> None:
+        """Wait for it and tell, as `memory_safe` does."""
+        ...
 
 
 class Device(Protocol):
@@ -99,6 +108,11 @@ class Device(Protocol):
 
     def memory_safe(self, judge: Judge, kernel: Kernel, build: Build, evidence: Evidence) -> None:
         """Run the kernel under the device's sanitizers. Raises Failed, WorkerFailed and InfrastructureError."""
+        ...
+
+    def look_early(self, judge: Judge, build: Build) -> Look | None:
+        """Begin to look for what `memory_safe` looks for, beside the checks of the kernel's results. None where that
+        would disturb them."""
         ...
 
     def run_program(self, program: Path, seconds: float) -> Completed:

@@ -1,7 +1,8 @@
 """The stages that a kernel passes before it is believed.
 
-They are reported in the order of `records.STAGES`, and run in that order but for one thing: with an incumbent the race
-comes before `memory-safe`, since only a kernel that would become the best pays for the sanitizer build.
+They are reported in the order of `records.STAGES`, and run in that order but for one thing: the race comes before
+`memory-safe`, since only a kernel that would become the best pays for the sanitizers. Where there is no incumbent it
+pays in any case, and a device that can do so looks beside the checks of `correct` and `deterministic`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from tools.device import Look
 from tools.measure import Measurement, Timings
 from tools.records import Accepted, Kernel, Verdict
 from tools.runner import Failed, Runner
@@ -46,6 +48,8 @@ class Gauntlet:
         self._final = final
         self._stages = Stages(judge, kernel, self._explained)
         self._worst_error = 0.0
+        self._look: Look | None = None
+        """The sanitizers, when they run beside the checks."""
 
     def verdict(self) -> Verdict:
         """Run the stages. Raises InfrastructureError and KernelError; a kernel's own faults are a `Rejected`."""
@@ -62,19 +66,28 @@ class Gauntlet:
         opened = self._judge.open()
         if opened:
             self._stages.add_passed("open", Evidence(dict(opened), seconds=time.perf_counter() - begin))
-        with self._judge.lock(shared=True):
+        with self._judge.lock(shared=True), ExitStack() as looks:
+            if self._incumbent is None:  # nobody to lose to, so it will be looked at in any case
+                self._look = self._judge.device.look_early(self._judge, build)
+            if self._look is not None:
+                looks.enter_context(self._look)
             with self._stages.run("correct") as evidence:
+                begin = time.perf_counter()
                 runner = workers.enter_context(self._judge.runner(build))
+                evidence.details["worker_seconds"] = time.perf_counter() - begin
                 self._correct(runner, evidence)
             with self._stages.run("deterministic") as evidence:
                 self._deterministic(runner, build, evidence)
+            if self._look is not None:
+                with self._stages.run("memory-safe") as evidence:
+                    self._look.report(evidence)
         measurement = workers.enter_context(
             Measurement(self._judge, build, runner, self._incumbent, baseline=self._final)
         )
         timing = Evidence()
         with self._judge.lock(), self._stages.run("time", timing, goes_on=True):
             measurement.race()
-        if measurement.would_win:
+        if measurement.would_win and self._look is None:
             with self._judge.lock(shared=True), self._stages.run("memory-safe") as evidence:
                 self._judge.device.memory_safe(self._judge, self._kernel, build, evidence)
         with self._stages.run("time", timing), self._judge.lock():
@@ -205,7 +218,10 @@ class Gauntlet:
         try:
             with self._judge.lock(shared=True):
                 build = self._judge.build_variant(self._kernel, "release")
-                self._judge.device.memory_safe(self._judge, self._kernel, build, Evidence())
+                if self._look is not None:
+                    self._look.report(Evidence())
+                else:
+                    self._judge.device.memory_safe(self._judge, self._kernel, build, Evidence())
         except WorkerFailed as failure:
             failed.diagnostics = failure.diagnostics
         except Failed as other:

@@ -75,13 +75,14 @@ def run_command(
     output_limit: int = 1 << 20,
     memory_limit: int | None = None,
     pass_fds: Sequence[int] = (),
+    stop: int | None = None,
 ) -> Completed:
     """Run `argv` in its own session and wait for it; then nothing that it started is left.
 
     `env` replaces the environment (None inherits it, without secrets). At `timeout` seconds, or when the tree's
-    resident memory exceeds `memory_limit` bytes, the whole tree is killed and the output so far is returned. Each
-    stream keeps at most `output_limit` bytes; the rest is read and dropped (`truncated`). InfrastructureError when it
-    can't be started.
+    resident memory exceeds `memory_limit` bytes, the whole tree is killed and the output so far is returned; also when
+    the descriptor `stop` becomes readable, which counts as a timeout. Each stream keeps at most `output_limit` bytes;
+    the rest is read and dropped (`truncated`). InfrastructureError when it can't be started.
     """
     mark = secrets.token_hex(8)
     environment = {**(without_secrets() if env is None else env), MARK: mark}
@@ -107,7 +108,7 @@ def run_command(
                 assert pipe is not None
                 os.set_blocking(pipe.fileno(), False)
                 selector.register(pipe, selectors.EVENT_READ, stream)
-            timed_out, out_of_memory = _attend(process, selector, start + timeout, memory_limit)
+            timed_out, out_of_memory = _attend(process, selector, start + timeout, memory_limit, stop)
             end_tree(process, mark)
             _drain(selector)
     finally:
@@ -146,24 +147,31 @@ def _file_of(content: bytes) -> Iterator[int]:
 
 
 def _attend(
-    process: subprocess.Popen[bytes], selector: selectors.BaseSelector, deadline: float, memory_limit: int | None
+    process: subprocess.Popen[bytes],
+    selector: selectors.BaseSelector,
+    deadline: float,
+    memory_limit: int | None,
+    stop: int | None,
 ) -> tuple[bool, bool]:
     """Read output until the process ends or breaks a limit: (timed out, out of memory)."""
     pidfd = os.pidfd_open(process.pid)
-    selector.register(pidfd, selectors.EVENT_READ)
+    own = [fd for fd in (pidfd, stop) if fd is not None]
+    for fd in own:
+        selector.register(fd, selectors.EVENT_READ)
     try:
         while True:
             left = deadline - time.monotonic()
             if left <= 0:
                 return True, False
             for key, _ in selector.select(left if memory_limit is None else min(left, _WATCH_SECONDS)):
-                if key.fd == pidfd:
-                    return False, False
+                if key.fd in own:
+                    return key.fd == stop, False
                 _take(selector, key)
             if memory_limit is not None and tree_memory(process.pid) > memory_limit:
                 return False, True
     finally:
-        selector.unregister(pidfd)
+        for fd in own:
+            selector.unregister(fd)
         os.close(pidfd)
 
 

@@ -40,10 +40,11 @@ from tools.toolchain import find_compiler
 
 LIBRARIES: Final = ("cublasLt", "cublas", "cudnn", "cufft", "curand", "cusparse", "cusolver")
 """Libraries for the device that a task may allow; their functions begin with their names. Others are for the CPU."""
-_FORMAT = "1"  # of the cached folders; raise it when their content changes
+_FORMAT = "2"  # of the cached folders; raise it when their content changes
 _SIGNATURE = "const task::Args&, void*, task::Stream"
 _FIXED = ("-O3", "-lineinfo", "-shared", "-Xcompiler=-fPIC", "-Xptxas=-v", "-I.")
 _LINKED = ("-Xlinker=-z,defs", "-Xlinker=--as-needed")
+_HALF = re.compile(r"half|bf(loat)?16|fp16|float16|fp8|fp4", re.IGNORECASE)
 _DRIVER = re.compile(r"libcuda\.so(\.\d+)*")
 _MAPPED = re.compile(r"(libcuda|libcudart|libcudadebugger|libnvidia-[\w-]+)\.so(\.\d+)*")
 _UNDEFINED = re.compile(r"undefined reference to `(\w+)'")
@@ -104,7 +105,7 @@ class CudaTarget:
             *(toolkit.identity, compiler.identity),
         ]
         files = {**kernel.files, HEADER: header}
-        return kept_build(identity, files, lambda folder: self._build(folder, kernel, linked))
+        return kept_build(identity, files, lambda folder: self._build(folder, kernel, header, linked))
 
     def may_map(self, library: str, libraries: Sequence[str] = ()) -> bool:
         """See `Target`. A library that the task allows brings others with it, so then nothing is strange."""
@@ -125,11 +126,12 @@ class CudaTarget:
         if twice is not None:  # what nvcc keeps on the way has the source's name
             raise KernelError(f"two sources are named {twice}", "Give each source a name of its own.")
 
-    def _build(self, folder: Path, kernel: Kernel, libraries: Sequence[str]) -> Build:
+    def _build(self, folder: Path, kernel: Kernel, header: str, libraries: Sequence[str]) -> Build:
         (folder / KEPT).mkdir()
         command = (
             *(*nvcc(self.architecture), *_FIXED, *kernel.flags),
             *(f"-D{name}={value}" for name, value in sorted(kernel.defines.items())),
+            *(() if _names_half_types(kernel, header) else ("-DTASK_WITHOUT_HALF",)),
             *("-keep", "-keep-dir", f"../{KEPT}"),
             *(*_sources(kernel), "-o", f"../{LIBRARY}", *_LINKED),
             *(*(f"-l{library}" for library in libraries), *driver_library()),
@@ -159,6 +161,13 @@ class CudaTarget:
             for use, name in zip(uses, names, strict=True)
         )
         return DeviceCode(architecture=self.architecture, functions=functions)
+
+
+def _names_half_types(kernel: Kernel, header: str) -> bool:
+    """Whether a file of the kernel, or the task's own arguments, may need CUDA's headers of 16-bit floats. No value of
+    such a type comes about without a name that says so."""
+    aliases = "__half" in header or "__nv_bfloat16" in header
+    return aliases or any(_HALF.search(text) for text in kernel.files.values())
 
 
 def _sources(kernel: Kernel) -> list[str]:

@@ -1,0 +1,208 @@
+"""Sanitizers beside the checks: what they find counts as if they had run alone, and nothing of them is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from small_tasks import HONEST, WRONG, cpp, saxpy
+
+from tools.cpu_device import CpuDevice
+from tools.cuda_look import tell
+from tools.cuda_process import Host
+from tools.cuda_sanitizer import FOUND, Outcome, Sanitizing
+from tools.device import Look
+from tools.errors import InfrastructureError
+from tools.judge import Judge
+from tools.process import is_running, run_command
+from tools.records import Accepted, Kernel, Rejected
+from tools.runner import Failed
+from tools.sandbox import detect
+from tools.stages import Evidence
+from tools.targets.base import Build
+from tools.targets.cuda_toolkit import Toolkit, find_toolkit
+
+# ---------------------------------------------------------------------------------------------------- in the gauntlet
+
+
+class Watched:
+    """A look that says what it is told to, and what was done with it."""
+
+    def __init__(self, finding: Failed | None) -> None:
+        self.finding, self.said = finding, list[str]()
+
+    def __enter__(self) -> Watched:
+        self.said.append("begun")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.said.append("ended")
+
+    def report(self, evidence: Evidence) -> None:
+        self.said.append("asked")
+        if self.finding is not None:
+            raise self.finding
+        evidence.details["checked"] = ["early"]
+
+
+class LookingDevice(CpuDevice):
+    """The CPU, as a device that can look early."""
+
+    look = Watched(None)
+
+    def look_early(self, judge: Judge, build: Build) -> Look | None:  # type: ignore[override] # noqa: ARG002
+        return self.look
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    with Judge(saxpy(), LookingDevice(), lambda _: None) as judge:
+        judge.open()
+        yield judge
+
+
+def looked(judge: Judge, kernel: Kernel, finding: Failed | None = None, incumbent: Kernel | None = None) -> object:
+    device = judge.device
+    assert isinstance(device, LookingDevice)
+    device.look = Watched(finding)
+    return judge.evaluate(kernel, incumbent)
+
+
+def said(judge: Judge) -> list[str]:
+    assert isinstance(judge.device, LookingDevice)
+    return judge.device.look.said
+
+
+def test_what_it_says_is_the_stage_memory_safe(judge: Judge) -> None:
+    verdict = looked(judge, cpp(HONEST))
+    assert isinstance(verdict, Accepted)
+    (stage,) = [stage for stage in verdict.stages if stage.stage == "memory-safe"]
+    assert stage.details == {"checked": ["early"]} and said(judge) == ["begun", "asked", "ended"]
+    order = [stage.stage for stage in verdict.stages if stage.stage != "open"]
+    assert order == ["screen", "build", "correct", "deterministic", "memory-safe", "time", "audit"]
+
+
+def test_what_it_finds_rejects_before_any_timing(judge: Judge) -> None:
+    verdict = looked(judge, cpp(HONEST), Failed("memory_error", "a race in shared memory"))
+    assert isinstance(verdict, Rejected)
+    assert (verdict.stage, verdict.reason, verdict.message) == (
+        "memory-safe",
+        "memory_error",
+        "a race in shared memory",
+    )
+    assert "time" not in {stage.stage for stage in verdict.stages} and said(judge)[-1] == "ended"
+
+
+def test_a_wrong_kernel_does_not_wait_for_it(judge: Judge) -> None:
+    verdict = looked(judge, cpp(WRONG), Failed("memory_error", "not asked"))
+    assert isinstance(verdict, Rejected) and verdict.reason == "wrong_result"
+    assert said(judge) == ["begun", "ended"]
+
+
+def test_a_crash_is_explained_by_it(judge: Judge) -> None:
+    crash = HONEST.replace("    for", "    *(volatile float*)nullptr = 1;\n    for")
+    verdict = looked(judge, cpp(crash), Failed("memory_error", "Invalid write at kernel.cpp:3"))
+    assert isinstance(verdict, Rejected) and (verdict.stage, verdict.reason) == ("correct", "crashed")
+    assert verdict.stages[-1].details["sanitizer"] == "Invalid write at kernel.cpp:3"
+    assert said(judge) == ["begun", "asked", "ended"]
+
+
+def test_with_an_incumbent_only_a_winner_is_looked_at(judge: Judge) -> None:
+    verdict = looked(judge, cpp(HONEST + "\n// again\n"), Failed("memory_error", "not asked"), cpp(HONEST))
+    assert isinstance(verdict, Accepted) and said(judge) == []
+
+
+# --------------------------------------------------------------------------------------------- compute-sanitizer itself
+
+RACE = "========= Error: Race reported between Write access at k(float*) in kernel.cu:15 and Read at kernel.cu:6"
+STAND_IN = f"""#!/bin/sh
+case "$*" in
+  *racecheck*) echo "{RACE}"; exit {FOUND} ;;
+  *initcheck*) {{initcheck}} ;;
+  *) test "$(cat "$HOME/../0")" = "plan 0" || exit 9; echo "replay: done" ;;
+esac
+"""
+
+
+def _no_toolkit() -> str:
+    try:
+        find_toolkit()
+    except InfrastructureError as error:
+        return str(error)
+    return ""
+
+
+needs_nvcc = pytest.mark.skipif(bool(_no_toolkit()), reason=_no_toolkit() or "nvcc is here")
+JOBS = [("memcheck", "0"), ("racecheck", "0"), ("initcheck", "0")]
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a stand-in for compute-sanitizer lies; the sandbox shows the program that it starts."""
+    path = tmp_path.resolve() / "compute-sanitizer"
+    monkeypatch.setattr(Toolkit, "tool", lambda *_: path if path.exists() else None)
+    return path
+
+
+def install(path: Path, initcheck: str) -> None:
+    path.write_text(STAND_IN.replace("{initcheck}", initcheck))
+    path.chmod(0o755)
+
+
+def sanitizing(folder: Path) -> Sanitizing:
+    library = folder / "kernel.so"
+    library.touch()
+    return Sanitizing(Host("GPU-0", Path("/nowhere"), detect(), None), library, {"0": b"plan 0"}, JOBS)
+
+
+@needs_nvcc
+def test_its_jobs_run_at_once_and_confined(tool: Path, tmp_path: Path) -> None:
+    install(tool, "test -e /etc/passwd && exit 8; echo nothing; exit 3")
+    with sanitizing(tmp_path.resolve()) as running:
+        memcheck, racecheck, initcheck = running.outcomes()
+    assert (memcheck.finding, memcheck.trouble) == (None, "")
+    assert racecheck.finding is not None and "kernel.cu:15" in racecheck.finding.summary
+    assert initcheck.trouble == "it ended with exit code 3: nothing"
+    with pytest.raises(Failed, match="a race in shared memory") as caught:
+        tell(Evidence(), ["even"] * 3, [memcheck, racecheck, initcheck])
+    assert caught.value.reason == "memory_error"
+    evidence = Evidence()
+    tell(evidence, ["even", "odd"], [memcheck, initcheck])
+    assert evidence.details["checked"] == ["even/memcheck"]
+    assert evidence.details["could_not_check"] == ["odd/initcheck: it ended with exit code 3: nothing"]
+
+
+@needs_nvcc
+def test_leaving_it_ends_what_still_runs(tool: Path, tmp_path: Path) -> None:
+    install(tool, "sleep 600 & sleep 600")
+    begin = time.monotonic()
+    with sanitizing(tmp_path.resolve()) as running:
+        pass
+    assert time.monotonic() - begin < 60
+    assert all(run.done() for run in running._runs)
+    assert not Path(running._folder.name).exists()
+    running.close()
+
+
+def test_without_the_tool_nothing_was_checked(tool: Path, tmp_path: Path) -> None:
+    with sanitizing(tmp_path) as running:
+        found = running.outcomes()
+    assert found == [Outcome(name, trouble="this machine has no compute-sanitizer") for name, _ in JOBS]
+
+
+def test_a_command_is_ended_from_outside(tmp_path: Path) -> None:
+    stop = os.eventfd(0)
+    try:
+        os.eventfd_write(stop, 1)
+        script = f"sleep 600 & echo $! > {tmp_path}/child; echo begun; sleep 600"
+        ran = run_command(["sh", "-c", script], timeout=60, stop=stop)
+        assert ran.timed_out and ran.signal == signal.SIGKILL and ran.seconds < 60
+        child = tmp_path / "child"
+        assert not child.exists() or not child.read_text() or not is_running(int(child.read_text()))
+        assert run_command(["true"], timeout=60).ok
+    finally:
+        os.close(stop)

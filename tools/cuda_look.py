@@ -1,0 +1,70 @@
+"""Looks for bad accesses, races and reads of nothing in one kernel, in the background or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from tools.cuda_process import Host
+from tools.cuda_sanitizer import OPTIONS, Outcome, Sanitizing, encode_plan
+from tools.runner import Failed
+from tools.stages import Evidence
+from tools.targets.base import Build
+
+if TYPE_CHECKING:
+    from tools.judge import Judge
+
+
+class CudaLook:
+    """See `tools.device.Look`: memcheck on every workload, racecheck and initcheck on the smallest."""
+
+    def __init__(self, host: Host, judge: Judge, build: Build) -> None:
+        assert build.library is not None
+        self._names = judge.names
+        sizes = [sum(tensor.nbytes for tensor in signature.input_tensors) for signature in judge.signatures]
+        smallest = sizes.index(min(sizes))
+        plans = {
+            str(index): encode_plan(signature, judge.buffers[index].slots, judge.content.fresh(index).inputs)
+            for index, signature in enumerate(judge.signatures)
+        }
+        self._jobs = [
+            (tool, index)
+            for index in range(len(self._names))
+            for tool in (OPTIONS if index == smallest else ("memcheck",))
+        ]
+        self._sanitizing = Sanitizing(host, build.library, plans, [(tool, str(index)) for tool, index in self._jobs])
+        self._outcomes: list[Outcome] | None = None
+
+    def __enter__(self) -> CudaLook:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sanitizing.close()
+
+    def report(self, evidence: Evidence) -> None:
+        if self._outcomes is None:
+            self._outcomes = self._sanitizing.outcomes()
+        tell(evidence, [self._names[index] for _, index in self._jobs], self._outcomes)
+
+
+def tell(evidence: Evidence, names: Sequence[str], outcomes: Sequence[Outcome]) -> None:
+    """Put what each job (on the workload of that name) found into the evidence. Raises Failed for the first finding."""
+    done: list[JsonValue] = []
+    missing: list[JsonValue] = []
+    for name, outcome in zip(names, outcomes, strict=True):
+        if outcome.finding is not None:
+            raise Failed(
+                "memory_error",
+                f"{outcome.finding.summary} (workload {name})",
+                diagnostics=outcome.finding.diagnostics,
+                details={"tool": outcome.tool},
+                output=outcome.text,
+            )
+        told = f"{name}/{outcome.tool}"
+        if outcome.trouble:
+            missing.append(f"{told}: {outcome.trouble}")
+        else:
+            done.append(told)
+    evidence.details.update({"checked": done, **({"could_not_check": missing} if missing else {})})
