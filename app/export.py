@@ -31,7 +31,7 @@ KindOption = Annotated[
 def export_dataset(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Run folders, their names, `latest`, or folders that hold runs."),
+        typer.Argument(metavar="RUN", help="Run folders, their names, `latest`, or folders that hold runs."),
     ],
     *,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write.")],

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import killed_run
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_model import calls, says
 from scripted_run import Stage, judge, proposal, reading, set_up
+from stub_executor import TASK, StubExecutor
 from synthetic_run import make_run
 
 from agents import preferences, transcript
 from agents.dataset_schema import COLUMNS, misfit
+from agents.drive import optimize
 from agents.models.base import Message, Reply
 from agents.preferences import Judged, compare
 from agents.rewards import Reward
@@ -80,6 +86,20 @@ async def test_a_reply_that_was_lost_in_a_kill_is_left_out(stage: Stage) -> None
     path.write_text("\n".join([*lines[:at], lost, *lines[at:], '{"torn": ']) + "\n")
     turn = read(stage)["0001-coder-0"]
     assert [shown(c.prompt) for c in turn.calls] == [shown(heard) for heard in stage.models["coder"].heard]
+
+
+async def test_a_run_that_was_killed_and_went_on_reads_as_one(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "stub", {})
+    program = [sys.executable, str(Path(killed_run.__file__)), str(run.path), "5"]
+    assert subprocess.run(program, check=False).returncode == -signal.SIGKILL
+    run, executor = RunFolder(run.path), StubExecutor(killed_run.seconds_of)
+    await optimize(TASK, killed_run.SETTINGS, run, executor, lambda _: None)
+    found = list(turns(Past(RunFolder(run.path))))
+    called = [event for event in run.events() if event["event"] == "model_called"]
+    assert sum(len(turn.calls) for turn in found) == len(called)
+    assert all(call.exact and call.prompt[0].speaker == "system" for turn in found for call in turn.calls)
+    owned = [name for turn in found if turn.role == "coder" for name in turn.attempts]
+    assert sorted(owned) == sorted(attempt.id for attempt in run.attempts() if attempt.id != "a0")
 
 
 def test_an_older_runs_ledger_is_made_again_and_marked(tmp_path: Path) -> None:
