@@ -10,12 +10,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from small_tasks import HONEST, cpp, saxpy
 
 from app.judging import print_profile
 from app.terminal import console_for
 from tools.counters import Counted, Uncounted
 from tools.cuda_process import Host
 from tools.errors import InfrastructureError, KernelError
+from tools.executor import LocalExecutor
 from tools.facts import WorkloadFacts
 from tools.profilers import ncu, sass
 from tools.profilers.cuda import Standing, assemble, profile_kernel
@@ -25,7 +27,7 @@ from tools.profilers.ncu_report import Findings, Pages, read_report
 from tools.profiles import Profile, Roofline
 from tools.records import DeviceCode, DeviceFunction, Interval, Kernel
 from tools.sandbox import LEVELS, Level, attempt, detect
-from tools.targets.cuda_toolkit import find_toolkit
+from tools.targets.cuda_toolkit import find_devices, find_toolkit
 
 ZOO = Path(__file__).parent / "golden" / "h200" / "zoo"
 DENIED = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
@@ -285,3 +287,13 @@ def test_what_the_counters_say_is_printed(capsys: pytest.CaptureFixture[str]) ->
     assert "the profiler's own rules" in told
     print_profile(console_for(), assemble(standing(), ncu.uncounted("no_permission")))
     assert "NVreg_RestrictProfilingToAdminUsers=0" in " ".join(capsys.readouterr().out.split())
+
+
+async def test_metrics_by_name_are_a_gpu_s_and_a_gpu_s_profile_needs_one() -> None:
+    async with LocalExecutor() as executor:
+        with pytest.raises(KernelError, match="takes no further metrics"):
+            await executor.profile(saxpy(), cpp(HONEST), None, ["dram__bytes.sum"])
+        if not find_devices():
+            kernel = Kernel(language="cuda", files={"kernel.cu": ""})
+            with pytest.raises(InfrastructureError, match="no CUDA device"):
+                await executor.profile(saxpy(), kernel, None, ["dram__bytes.sum"])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tasks import HONEST, cpp, saxpy
 
+from agents.actions import compile as action
+from agents.seat import Candidate
 from tools.errors import InfrastructureError, KernelError
 from tools.executor import CommandExecutor, LocalExecutor
 from tools.listing import GAP, LONGEST_LINE, MOST_CHARACTERS, cut
@@ -194,3 +197,18 @@ async def test_a_worker_that_is_older_is_asked_for_nothing_that_it_does_not_know
             await far.build(saxpy(), kernel, asked("asm"))
         assert "same warpsmith" in caught.value.advice
         assert (await far.build(saxpy(), kernel)).built
+
+
+async def test_a_model_gets_it_with_its_build() -> None:
+    """The tool passes on what was asked and hands back what was cut; without a `listing` nothing is asked."""
+    candidate = Candidate(files={"kernel.cpp": PARALLEL})
+    async with LocalExecutor() as executor:
+        chosen = SimpleNamespace(language="cpp")
+        context = SimpleNamespace(executor=executor, task=saxpy(), settings=chosen)
+        seat = SimpleNamespace(context=context, parent=None)
+        shown = await action(seat, candidate=candidate, listing="asm", function="solve", around="ret", lines=9)  # type: ignore[arg-type]
+        plain = await action(seat, candidate=candidate)  # type: ignore[arg-type]
+    assert isinstance(shown.value, dict) and isinstance(plain.value, dict)
+    listing = shown.value["listing"]
+    assert isinstance(listing, dict) and listing["form"] == "asm" and listing["matches"]
+    assert "listing" not in plain.value and shown.kernel == plain.kernel
