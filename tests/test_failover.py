@@ -273,3 +273,13 @@ def test_a_window_is_learnt_from_what_the_provider_says(
 def _diagnosis(attempt: str) -> dict[str, object]:
     said = {"attempt": attempt, "bottleneck": "memory", "evidence": ["90 %"], "summary": "It streams."}
     return said | {"hypothesis_held": True}
+
+
+def test_a_model_that_a_turn_beside_this_one_put_to_rest_is_left_for_that_reason() -> None:
+    both = lineup("a", "b")
+    here = Voice(both)
+    here.heard("a", "native")
+    both.rest(both.candidates[0], "quota", "the account is empty")
+    change = here.change_to(here.left()[0])
+    assert change is not None and (change.before, change.after) == ("a", "b")
+    assert (change.why, change.message) == ("quota", "the account is empty")

@@ -49,6 +49,8 @@ class Candidate:
     """The most tokens of one reply, where known."""
     learnt: int | None = None
     rests_until: float = 0.0
+    rests_for: tuple[Why, str] | None = None
+    """Why it rests, or did last: the reason and what it said."""
 
     @property
     def name(self) -> str:
@@ -82,10 +84,15 @@ class Lineup:
         now = self.clock()
         return [c for c in self.candidates if c.rests_until <= now] or self.candidates
 
-    def rest(self, candidate: Candidate, why: Why) -> None:
+    def rest(self, candidate: Candidate, why: Why, message: str = "") -> None:
         """Leave a model alone for a while, where the reason is the model's own."""
         if why in RESTS:
-            candidate.rests_until = self.clock() + RESTS[why]
+            candidate.rests_until, candidate.rests_for = self.clock() + RESTS[why], (why, message)
+
+    def resting(self, name: str) -> tuple[Why, str] | None:
+        """Why the model of that name is left alone now; None when it isn't."""
+        now = self.clock()
+        return next((c.rests_for for c in self.candidates if c.name == name and c.rests_until > now), None)
 
     async def aclose(self) -> None:
         for candidate in self.candidates:
@@ -128,10 +135,11 @@ class Voice:
         return [c for c in self.lineup.ready() if c.name not in self._gone]
 
     def change_to(self, candidate: Candidate) -> Change | None:
-        """What there is to tell when that model is asked next."""
+        """What there is to tell when that model is asked next. A turn beside this one may have found out why."""
         if self.speaking is None or self.speaking == candidate.name:
             return None
-        return Change(self.speaking, candidate.name, *self._why)
+        beside = None if self.speaking in self._gone else self.lineup.resting(self.speaking)
+        return Change(self.speaking, candidate.name, *(beside or self._why))
 
     def dialect_of(self, candidate: Candidate) -> Dialect | None:
         """How it is to speak of tools; None: as it does."""
