@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from pydantic import JsonValue
 
 from app import plots, quantities
 from app.judging import by_reason
 from app.report import check_command, command, render, setting_changes, source_diff, write_report
 from app.summary import summarize
 from memory.files import RunFolderError
+from memory.runs import RunFolder
 from tests.synthetic_run import make_run
 
 HOSTILE = "</style><script>alert(1)</script><img src=http://evil.example/x onerror=alert(2)>{{ 7*7 }}]]>"
@@ -178,3 +181,93 @@ def test_a_starting_kernel_that_nothing_beat_has_no_gain_however_its_fresh_time_
     summary = summarize(run)
     assert (summary.best, summary.measured) == ("a0", "afresh")
     assert summary.gain == pytest.approx(1) and all(row.gain == 1 for row in summary.rows)
+
+
+def spend(run: RunFolder, *events: dict[str, JsonValue]) -> RunFolder:
+    """The run with those event lines."""
+    text = "".join(json.dumps(event) + "\n" for event in events)
+    (run.path / "events.jsonl").write_text(text)
+    return type(run)(run.path)
+
+
+def call(model: str, iteration: int = 1, role: str = "coder", **fields: JsonValue) -> dict[str, JsonValue]:
+    cost: dict[str, JsonValue] = {"input_tokens": 1000, "output_tokens": 100, "cached_tokens": 0, "dollars": 0.5}
+    return {"event": "model_called", "role": role, "model": model, "iteration": iteration} | cost | fields
+
+
+def change(**fields: JsonValue) -> dict[str, JsonValue]:
+    return {
+        "event": "model_changed",
+        "role": "coder",
+        "iteration": 2,
+        "before": "openai:x",
+        "after": "local:q",
+    } | fields
+
+
+def test_models_and_money_add_up_by_role_model_and_iteration(tmp_path: Path) -> None:
+    run = spend(
+        make_run(tmp_path, attempts=2),
+        call("openai:x", role="planner", cached_tokens=250),
+        call("openai:x"),
+        call("openai:x", 2, event="model_retried", fault="transient", dollars=None, input_tokens=0, output_tokens=0),
+        call("openai:x", 2, event="model_failed", fault="refusal", dollars=0.25, input_tokens=500, output_tokens=0),
+        change(why="refusal", message="I will not"),
+        call("local:q", 2, dollars=None, reasoning_tokens=40),
+        {"event": "model_corrected", "role": "coder", "model": "local:q", "iteration": 2, "case": "prose"},
+    )
+    spending = summarize(run).spending
+    assert [(row.role, row.model, row.calls, row.failed) for row in spending.rows] == [
+        ("planner", "openai:x", 1, 0),
+        ("coder", "openai:x", 1, 2),
+        ("coder", "local:q", 1, 0),
+    ]
+    planner, coder, other = spending.rows
+    assert planner.cached_share == 0.25 and (coder.dollars, coder.retries) == (0.75, 1)
+    assert (other.dollars, other.unpriced_tokens, other.corrections, other.reasoning_tokens) == (None, 1100, 1, 40)
+    total = spending.total
+    assert (total.calls, total.failed, total.input_tokens, total.dollars) == (3, 2, 3500, 1.25)
+    assert [(r.iteration, r.dollars, r.unpriced_tokens) for r in spending.rounds] == [(1, 1.0, 0), (2, 0.25, 1100)]
+    page = Page(render(run))
+    for expected in (
+        "Models and money",
+        "$1.25 + 1.10k tokens unpriced",
+        "unknown",
+        "declined to answer",
+        "I will not",
+    ):
+        assert expected in page.words
+    assert "it wrote where a call was wanted" in page.words and page.tags.count("rect") == 2
+
+
+def test_a_run_that_asked_nobody_has_no_money_section(tmp_path: Path) -> None:
+    run = make_run(tmp_path, attempts=1)
+    assert "Models and money" not in render(run) and summarize(run).spending.rows == ()
+
+
+def test_what_a_model_said_when_it_gave_up_is_shown_and_not_obeyed(tmp_path: Path) -> None:
+    hostile = call("</td><script>alert(3)</script>")
+    run = spend(make_run(tmp_path, attempts=1), hostile, change(why="auth", message=HOSTILE + "\x1b[2J"))
+    page = Page(render(run))
+    assert "script" not in page.tags and "img" not in page.tags and HOSTILE in page.words
+    assert "\x1b" not in render(run)
+
+
+def test_money_by_iteration_is_drawn_from_zero() -> None:
+    root = ElementTree.fromstring(plots.bars([("1", 0.5, "<&>"), ("2", 1.0, "b")], "US dollars", "iteration"))
+    low, high = (float(e.get("height", "0")) for e in root.iter() if e.tag == "rect")
+    assert high == pytest.approx(2 * low, abs=0.2)
+    assert plots.bars([], "y", "x") == plots.bars([("1", 0.0, "")], "y", "x") == ""
+
+
+def test_sums_of_money_and_tokens() -> None:
+    assert [quantities.money(v) for v in (None, 0, 0.00312, 0.1, 12.345, 1234.5)] == [
+        "unknown",
+        "$0.00",
+        "$0.0031",
+        "$0.10",
+        "$12.35",
+        "$1,234.50",
+    ]
+    assert [quantities.tokens(n) for n in (0, 999, 1000, 32_768, 1_050_000)] == ["0", "999", "1.00k", "32.8k", "1.05M"]
+    assert quantities.cost(1.0, 0) == "$1.00" and quantities.cost(None, 5) == "unknown"
