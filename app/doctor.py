@@ -176,6 +176,25 @@ def torch() -> Finding:
     return Finding("torch", "ok", "installed, KernelBench files work")
 
 
+def models() -> Finding:
+    """Which models a run would ask here, and whether their keys are there. Nothing is asked."""
+    from app.configuration import Asked, configure, missing_keys
+
+    try:
+        found = configure(Asked(), os.environ, Path.cwd())
+        missing = missing_keys(found)
+    except WarpsmithError as error:
+        return Finding("models", "limited", error.message, error.advice)
+    text = ", ".join(found.specs)
+    if missing:
+        names = ", ".join(dict.fromkeys(connection.key_env or spec for spec, connection in missing))
+        return Finding("models", "limited", f"{text}; not set: {names}", "`warpsmith models` shows what is configured.")
+    present = [connection.key_env for connection in found.connections.providers.values() if connection.key is not None]
+    keys = f"; keys: {', '.join(present)}" if present else "; no key is set"
+    advice = "" if found.providers else "Others play with --model provider:model: docs/models.md."
+    return Finding("models", "ok" if found.providers else "info", text + keys, advice)
+
+
 LOOKS: tuple[Callable[[], Finding], ...] = (
     python,
     compiler,
@@ -189,6 +208,7 @@ LOOKS: tuple[Callable[[], Finding], ...] = (
     torch,
     device_lock,
     *cuda.LOOKS,
+    models,
 )
 
 

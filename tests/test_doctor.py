@@ -118,3 +118,19 @@ def test_a_device_lock_that_cannot_be_taken_is_missing(monkeypatch: pytest.Monke
     assert doctor.device_lock().state == "ok"
     monkeypatch.setattr(device_lock, "LOCK_FOLDER", tmp_path / "nowhere")
     assert doctor.device_lock().state == "missing"
+
+
+def test_the_models_in_use_and_the_keys_that_lack_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "WARPSMITH_API_KEY", "WARPSMITH_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    assert doctor.models().state == "info" and "builtin:autotune" in doctor.models().found
+    monkeypatch.setenv("WARPSMITH_MODEL", "openai:gpt-x")
+    lacking = doctor.models()
+    assert lacking.state == "limited" and "OPENAI_API_KEY" in lacking.found and "warpsmith models" in lacking.advice
+    monkeypatch.setenv("OPENAI_API_KEY", "planted-key-0123456789")
+    ready = doctor.models()
+    assert ready.state == "ok" and "openai:gpt-x" in ready.found and "planted" not in repr(ready)
+    (tmp_path / "warpsmith.toml").write_text("[modles]\n")
+    assert doctor.models().state == "limited" and "modles" in doctor.models().found
