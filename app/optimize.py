@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from rich.console import Console
 
 from agents.drive import Control, optimize
+from agents.secrets import Scrubber
 from agents.settings import ROLES, Budgets, Models, RunSettings
 from app.configuration import Asked, Configuration, Sourced, configure, require_usable
 from app.exits import DONE, INTERRUPTED, REJECTED
@@ -74,7 +75,8 @@ def optimize_task(request: Request, as_json: bool) -> int:
     configuration = configure(request.asked, os.environ, Path.cwd())
     require_usable(configuration)
     settings = run_settings(request, configuration)
-    executor = executor_for(request.executor)
+    keys = [connection.key_env for connection in configuration.connections.providers.values() if connection.key_env]
+    executor = executor_for(request.executor, withheld=keys)
     run = RunFolder.create(request.runs, task.name, _config(request, task, settings, configuration))
     console = console_for(stderr=as_json)
     for text in model_lines(configuration):
@@ -227,12 +229,15 @@ def _config(
 ) -> dict[str, JsonValue]:
     """What is written down of a run when it begins. No key is in it."""
     kept = {"wire", "base_url", "key_env", "dialect", "window", "output"}
+    scrubber = Scrubber.of(configuration.connections)
     return {
         "version": version("warpsmith"),
-        "command": list(request.command),
+        "command": [scrubber.text(word) for word in request.command],
         "task_path": str(request.task),
         "executor": request.executor,
         "task": task.model_dump(mode="json"),
         "settings": settings.model_dump(mode="json"),
-        "endpoints": {name: c.model_dump(mode="json", include=kept) for name, c in configuration.providers.items()},
+        "endpoints": {
+            name: scrubber.json(c.model_dump(mode="json", include=kept)) for name, c in configuration.providers.items()
+        },
     }
