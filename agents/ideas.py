@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, cast, get_args
 
 from agents.state import Kind
@@ -41,7 +42,11 @@ def kind_of(hypothesis: Mapping[str, object] | None) -> Kind:
     named = hypothesis.get("kind")
     if named in get_args(Kind) and named != "other":
         return cast(Kind, named)
-    change = str(hypothesis.get("change", ""))
+    return _kind_in(str(hypothesis.get("change", "")))
+
+
+@lru_cache(maxsize=4096)
+def _kind_in(change: str) -> Kind:
     if settings_in(change) is not None:
         return "flags"
     text = change.lower()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from agents.ideas import kind_of
 from agents.reflection import Score
 from memory.ledger import LedgerEntry
 from memory.runs import Attempt, Json, RunFolder
@@ -53,10 +54,12 @@ class Past:
 
     def entries(self) -> list[LedgerEntry]:
         """The ledger's."""
-        return [
-            attempt.entry_with(score.words if (score := self.scores.get(attempt.id)) else "")
-            for attempt in self.attempts
-        ]
+        return [self._entry(attempt) for attempt in self.attempts]
+
+    def _entry(self, attempt: Attempt) -> LedgerEntry:
+        score = self.scores.get(attempt.id)
+        told = {"measured": score.words if score else "", "kind": kind_of(attempt.hypothesis)}
+        return attempt.entry.model_copy(update=told)
 
     def hints(self) -> list[str]:
         """What the user told the agents, oldest first."""

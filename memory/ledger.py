@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Literal, TypeAlias, cast, get_args
 
 from pydantic import BaseModel, ConfigDict
@@ -105,6 +106,7 @@ def parse(text: str) -> list[LedgerEntry]:
     return entries
 
 
+@lru_cache(maxsize=4096)
 def settings_of(change: str) -> str:
     """The build settings among the words of a change: `edited kernel.cpp (+3 -1) BLOCK=128 -O3` has `BLOCK=128 -O3`."""
     found = _EDITED.match(change)
@@ -174,6 +176,7 @@ def _short(group: Sequence[LedgerEntry]) -> str:
     return ", ".join(words)
 
 
+@lru_cache(maxsize=4096)
 def _line(entry: LedgerEntry, settings_of_parent: str | None) -> str:
     failed = entry.seconds is None
     cells = (

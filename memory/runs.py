@@ -26,6 +26,7 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
@@ -71,13 +72,9 @@ class Attempt(BaseModel):
     device_seconds: float
     """What judging cost."""
 
-    @property
+    @cached_property
     def entry(self) -> LedgerEntry:
         """Its ledger line, without what its metric did."""
-        return self.entry_with("")
-
-    def entry_with(self, measured: str) -> LedgerEntry:
-        """Its ledger line. measured: how the hypothesis's metric moved, in words; empty while nobody knows."""
         said = {name: str(value) for name, value in (self.hypothesis or {}).items() if value is not None}
         idea = said.get("change", "")
         return LedgerEntry(
@@ -92,7 +89,6 @@ class Attempt(BaseModel):
             kind=said.get("kind", "other"),
             metric=said.get("metric", ""),
             expected=said.get("expected", ""),
-            measured=measured,
         )
 
     def _short_note(self) -> str:
