@@ -32,7 +32,7 @@ from memory.calibration import bound_of
 from memory.runs import RunFolder
 from memory.tokens import COUNTER
 from tools.errors import InfrastructureError, KernelError
-from tools.records import Kernel, Unjudged, Verdict
+from tools.records import Kernel, Rejected, StageReport, Unjudged, Verdict
 
 
 @pytest.fixture
@@ -436,6 +436,19 @@ async def test_a_starting_kernel_that_is_rejected_is_still_tuned(stage: Stage) -
     outcome = await stage.play("autotune", iterations=3)
     assert stage.run.attempt("a0").outcome == "rejected"
     assert outcome.best in ("a1", "a2", "a3") and outcome.rejections == {"wrong_result": 1}
+
+
+async def test_a_start_that_does_not_compile_is_not_tuned_until_the_time_is_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(_: Any, kernel: Kernel, *__: Any, **___: Any) -> Verdict:
+        report = StageReport(stage="build", passed=False, seconds=0.0)
+        why = "kernel.cpp:3: error: expected ';'"
+        return Rejected(kernel=kernel.id, stage="build", reason="compile_error", message=why, stages=(report,))
+
+    monkeypatch.setattr(stage.executor, "evaluate", broken)
+    outcome = await stage.play("autotune", iterations=99, wall_time=600.0)
+    assert (outcome.reason, outcome.best, len(stage.run.attempts())) == ("exhausted", None, 4)
 
 
 async def test_a_winner_that_can_not_be_measured_again_stays_the_best(

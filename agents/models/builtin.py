@@ -27,6 +27,8 @@ _JUDGED = re.compile(r"^Iteration \d+ judged (.+)\.$", re.MULTILINE)
 _NEW_BEST = re.compile(r"^New best: (a\d+)\.$", re.MULTILINE)
 _DEFINE = re.compile(r"^(\w+)=(\S+)$")
 _NO_FLAGS = "(none)"
+BROKEN = 4
+"""Configurations of one source that do not compile, after which no other is tried."""
 
 
 class Autotune:
@@ -60,7 +62,8 @@ class Autotune:
 
 
 def _plan(prompt: str, seed: int) -> list[JsonValue]:
-    """Up to as many hypotheses as asked for; none when every configuration was tried or nothing is declared."""
+    """Up to as many hypotheses as asked for; none when every configuration was tried, nothing is declared, or the
+    source does not compile whatever the configuration."""
     found = _HEADING.search(prompt)
     if found is None:
         return []
@@ -68,7 +71,10 @@ def _plan(prompt: str, seed: int) -> list[JsonValue]:
     space = _space(found[2])
     now = next((entry.change for entry in entries if entry.attempt == parent), "")
     others = [flag for flag in _read(now).flags if not any(flag in a for group in space.flags for a in group)]
-    seen = [(_normal(space, _read(entry.change)), entry.seconds) for entry in _family(entries, parent)]
+    family = _family(entries, parent)
+    if len(family) >= BROKEN and all(entry.note.startswith("build: compile_error") for entry in family):
+        return []
+    seen = [(_normal(space, _read(entry.change)), entry.seconds) for entry in family]
     typical = median([seconds for _, seconds in seen if seconds is not None] or [1.0])
     most = _MOST.search(prompt)
     hypotheses: list[JsonValue] = []
