@@ -170,7 +170,7 @@ def _child(root: Path, window: int, iterations: int, kill_at: int = 0) -> dict[s
 
 def _killed_and_resumed(root: Path, whole: Path, iterations: int) -> int:
     """Openings of a run that was killed and resumed that differ from those of the one that was not, or are missing."""
-    kill_at = min(KILL_AT, max(1, iterations * 2 // 3))
+    kill_at = KILL_AT if iterations > KILL_AT else max(1, iterations * 2 // 3)
     assert _child(root, 128_000, iterations, kill_at) == {}, "the run was not killed"
     _child(root, 128_000, iterations)
     ours, theirs = _openings(_run_in(root)), _openings(_run_in(whole))
