@@ -16,6 +16,7 @@ from app.cli import app
 from app.probe import Probe, probe, window_check
 from tests.llm_server import Answer, Call, LlmServer, Tokens, breaks, status
 from tests.scripted_model import Line, ScriptedModel, says
+from tests.talking_run import Brain
 
 BOTH = (Call("add", {"a": 2, "b": 3}), Call("add", {"a": 40, "b": 17}))
 GOOD = [Answer("", calls=BOTH), Answer("The sums are 5 and 57, as the tool says.")]
@@ -216,3 +217,45 @@ def test_a_window_that_the_server_does_not_have_is_found(
 ) -> None:
     check = window_check(told, known, used)
     assert check.works == works and ("`window`" in check.found) == (works != "yes")
+
+
+KERNEL = """
+#include "task.h"
+// tune: BLOCK = 8,10
+#ifndef BLOCK
+#define BLOCK 8
+#endif
+extern "C" void solve(const task::Args& args, void*) {
+    for (int64_t i = 0; i < args.x_size; i += BLOCK)
+        for (int64_t k = i; k < i + BLOCK && k < args.x_size; ++k) args.y[k] = args.x[k] + 1.0;
+}
+"""
+
+
+@pytest.mark.slow
+def test_a_run_from_the_command_line_books_what_the_server_reported_and_leaves_no_key(
+    tmp_path: Path, warpsmith: Warpsmith
+) -> None:
+    (tmp_path / "task.py").write_text(
+        "import numpy as np\ndef inputs(rng): return {'x': rng.random(4096)}\ndef reference(x): return {'y': x + 1}\n"
+    )
+    (tmp_path / "task.cpp").write_text(KERNEL)
+    with LlmServer(Brain()) as server:
+        (tmp_path / "warpsmith.toml").write_text(
+            f'[models]\ndefault = "mine:m"\n[endpoints.mine]\nbase_url = "{server.url}/v1"\nkey_env = "MINE"\n'
+            '[prices."mine:m"]\ninput = 1\noutput = 2\ndate = 2026-11-30\n'
+        )
+        done = warpsmith("optimize", "task.py", "--iterations", 1, "--max-dollars", 2, "--json", MINE=PLANTED)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    rows = result["spending"]["rows"]
+    assert {row["role"] for row in rows} == {"planner", "coder", "analyst"}
+    assert sum(row["input_tokens"] for row in rows) == server.total.input
+    assert sum(row["output_tokens"] for row in rows) == server.total.output
+    assert sum(row["dollars"] for row in rows) == pytest.approx((server.total.input + 2 * server.total.output) * 1e-6)
+    assert "mine:m" in done.stderr and server.url in done.stderr and "warpsmith.toml" in done.stderr
+    held = [path for path in Path(result["path"]).rglob("*") if path.is_file()]
+    assert "Models and money" in Path(result["report"]).read_text()
+    assert not [path for path in held if PLANTED.encode() in path.read_bytes()] and PLANTED not in done.stderr
+    assert json.loads((Path(result["path"]) / "config.json").read_text())["endpoints"]["mine"]["key_env"] == "MINE"
+    assert all(request.headers["authorization"] == f"Bearer {PLANTED}" for request in server.requests)

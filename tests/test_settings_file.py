@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -162,3 +163,11 @@ def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(SettingsFileError) as caught:
         read_settings(tmp_path / "none.toml")
     assert "none.toml" in caught.value.message and "--config" in caught.value.advice
+
+
+def test_every_settings_file_in_the_documentation_can_be_read(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "docs" / "models.md").read_text(encoding="utf-8")
+    shown = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert len(shown) >= 3
+    for each in shown:
+        assert read_settings(settings(tmp_path, each)).endpoints
