@@ -35,7 +35,7 @@ class Context:
     flag_groups: Sequence[FlagGroup]
     """What a tuner may try of the target's compiler flags."""
     models: dict[Role, Lineup]
-    """Who plays which role; a person may change it between two calls (`agents.drive.Control.use`)."""
+    """Who plays which role; a person may change it between two calls (`agents.control.Control.use`)."""
     purse: Purse
     answered: Answered
     """Replies that were paid for before this process began."""

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
-from langgraph.runtime import RunControl
-from pydantic import BaseModel, ConfigDict, JsonValue
 
 from agents.attempts import Attempts
 from agents.casting import Casting, refuse_without_start
 from agents.checkpoints import checkpointer, where_to_go_on
 from agents.context import Context, OnRoleText
+from agents.control import Control
 from agents.events import Journal, OnEvent
 from agents.graph import build_graph
 from agents.lessons import Lessons
@@ -28,7 +26,7 @@ from agents.models.catalogue import Catalogue
 from agents.models.connections import Connections
 from agents.models.failover import Lineup
 from agents.models.money import Answered, Purse, spent_so_far
-from agents.models.retry import Stopping
+from agents.outcome import Outcome
 from agents.secrets import Scrubber
 from agents.settings import Role, RunSettings
 from agents.shelves import LessonShelf
@@ -51,71 +49,6 @@ FOR_EVER = 10 * 365 * 86_400.0
 """Seconds."""
 
 
-class Outcome(BaseModel):
-    """How a run ended; also `outcome.json`. Times are seconds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    reason: StopReason
-    iterations: int
-    """Finished ones."""
-    best: str | None
-    """Attempt id; None when no attempt was accepted."""
-    counts: dict[str, int]
-    """Attempts by outcome: kept, same, slower, rejected, unjudged (a0 counts as kept when accepted)."""
-    rejections: dict[str, int]
-    """Rejected attempts by the judge's reason."""
-    elapsed: float
-    device_seconds: float
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int = 0
-    """Of the input tokens, those read from the provider's cache."""
-    reasoning_tokens: int = 0
-    """Of the output tokens."""
-    unpriced_tokens: int = 0
-    """Of all tokens, those whose price nobody knows: `dollars` lacks them."""
-    dollars: float
-    final: dict[str, JsonValue] | None = None
-    """The best kernel measured afresh against the starting kernel: a `tools.records.Verdict` as JSON.
-    None when the run was stopped before it could be taken."""
-
-
-class Control:
-    """A person's hand on a running `optimize`. `stop` may be called from a signal handler of the event loop."""
-
-    def __init__(self) -> None:
-        self.reason: StopReason | None = None
-        self.steps = RunControl()
-        self.stopping = Stopping()
-        self._cut: Callable[[], object] | None = None
-        self._recast: Callable[[Role, Sequence[str]], None] | None = None
-
-    def stop(self, reason: StopReason = "user", grace: float = 2.0) -> None:
-        """Ends the run at the next step, or `grace` seconds later in the middle of one; a second call cuts at once."""
-        again, self.reason = self.reason is not None, self.reason or reason
-        self.steps.request_drain(reason)
-        self.stopping.set()
-        if self._cut is not None:
-            asyncio.get_running_loop().call_later(0 if again else grace, self._cut)
-
-    def use(self, role: Role, spec: str, *fallback: str) -> None:
-        """From its next call on another model plays `role`; it gets the whole history. The settings stay as they are:
-        a resumed run begins with what it is given.
-
-        Raises UnknownModel, ModelError (its key is missing), and WarpsmithError while no run goes on.
-        """
-        if self._recast is None:
-            raise WarpsmithError("no run is going on", "Name the model when you start or resume one.")
-        self._recast(role, (spec, *fallback))
-
-    def holds(self, work: asyncio.Task[object], recast: Callable[[Role, Sequence[str]], None]) -> None:
-        """From now on `stop` and `use` are about `work`."""
-        self._cut, self._recast = work.cancel, recast
-        if self.reason is not None:
-            work.cancel()
-
-
 async def optimize(
     task: TaskSource,
     settings: RunSettings,
@@ -134,9 +67,9 @@ async def optimize(
     written or told holds one. catalogue: windows and prices. on_text: hears replies as they come, by role.
 
     Writes everything into `run`: events.jsonl, attempts, best, state.sqlite, facts.json, outcome.json. A run folder
-    that was begun before is gone on with. Neither prints nor installs signal
-    handlers: the caller passes a `Control` and calls its `stop` on Ctrl-C; the run then ends with the reason `user`.
-    Cancelling the coroutine works too: outcome.json is written before CancelledError goes on.
+    that was begun before is gone on with. Neither prints nor installs signal handlers: the caller passes a `Control`
+    and calls its `stop` on Ctrl-C; the run then ends with the reason `user`. Cancelling the coroutine works too:
+    outcome.json is written before CancelledError goes on.
 
     Raises UnknownModel, ModelError (a key is missing), TaskError (the task can't be opened), KernelError (there is no
     starting kernel to tune, or its settings are not allowed), InfrastructureError (the judge is gone, or the run folder
@@ -309,28 +242,17 @@ class _Drive:
 
     def _conclude(self, reason: StopReason) -> Outcome:
         """Write outcome.json from what is known: the state after the last finished step, and the run folder."""
-        attempts, best = self.run.attempts(), self.run.best()
-        final = None if best is None else self.run.final(best)
-        rejected = [a for a in attempts if a.outcome == "rejected"]
-        outcome = Outcome(
-            reason=reason,
-            iterations=self.state["iteration"],
-            best=best,
-            counts=dict(Counter(attempt.outcome for attempt in attempts)),
-            rejections=dict(Counter(str(self.run.verdict(attempt.id)["reason"]) for attempt in rejected)),
-            elapsed=self.clock.elapsed,
-            final=None if final is None else cast(dict[str, JsonValue], final["verdict"]),
-            **self.casting.purse.spent_with(self.state.get("device_seconds", 0.0)),
-        )
+        spent = self.casting.purse.spent_with(self.state.get("device_seconds", 0.0))
+        outcome = Outcome.of(self.run, reason, self.state["iteration"], self.clock.elapsed, spent)
         self.run.write_outcome(outcome.model_dump(mode="json"))
-        winner = None if best is None else self.run.attempt(best)
+        winner = None if outcome.best is None else self.run.attempt(outcome.best)
         self.journal.tell(
             "run_ended",
             reason=reason,
             iterations=outcome.iterations,
-            attempts=len(attempts),
+            attempts=sum(outcome.counts.values()),
             kept=outcome.counts.get("kept", 0),
-            best=best,
+            best=outcome.best,
             seconds=None if winner is None else winner.seconds,
             share_of_limit=None if winner is None else winner.share_of_limit,
             speedup=None if winner is None else winner.speedup,

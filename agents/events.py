@@ -3,7 +3,7 @@
 A line is one JSON object: `event` (the kind), `time` (ISO 8601, UTC) and that kind's fields. Seconds are floats.
 
     kind             fields
-    run_started      run, task, target, models {role: spec}, budgets {name: value | null}, parallel
+    run_started      run, task, target, models {role: spec, fallback}, budgets {name: value | null}, parallel
     task_opened      seconds, sandbox, notes [str], workloads [{workload, weight, baseline_seconds, limit_seconds}]
     iteration_started iteration, iterations
     hypothesis       iteration, idea, change, metric, expected, parent, lessons [int], kind

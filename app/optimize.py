@@ -17,7 +17,8 @@ from pathlib import Path
 from pydantic import JsonValue
 from rich.console import Console
 
-from agents.drive import Control, optimize
+from agents.control import Control
+from agents.drive import optimize
 from agents.secrets import Scrubber
 from agents.settings import ROLES, Budgets, Models, RunSettings
 from app.configuration import Asked, Configuration, Sourced, configure, require_usable

@@ -195,7 +195,7 @@ class RunFolder:
         return _load_if_there(self.path / "facts.json")
 
     def outcome(self) -> Json | None:
-        """An `agents.drive.Outcome` as JSON; None while the run goes on or when it was killed."""
+        """An `agents.outcome.Outcome` as JSON; None while the run goes on or when it was killed."""
         return _load_if_there(self.path / "outcome.json")
 
     def best(self) -> str | None:

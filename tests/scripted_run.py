@@ -12,10 +12,12 @@ import pytest
 from scripted_model import Line, ScriptedModel, calls
 from stub_executor import TASK, StubExecutor
 
-from agents.drive import Control, Outcome, optimize
+from agents.control import Control
+from agents.drive import optimize
 from agents.events import Event
 from agents.models import registry
 from agents.models.base import Reply
+from agents.outcome import Outcome
 from agents.settings import ROLES, Budgets, Models, RunSettings
 from memory.runs import RunFolder
 

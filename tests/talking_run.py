@@ -17,11 +17,13 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from agents.drive import Control, Outcome, optimize
+from agents.control import Control
+from agents.drive import optimize
 from agents.events import Event, OnEvent
 from agents.models.catalogue import Catalogue, Price
 from agents.models.connections import BUILT_IN, Connections
 from agents.models.retry import Stopping
+from agents.outcome import Outcome
 from agents.settings import Budgets, Models, RunSettings
 from memory.runs import RunFolder
 from tests.killed_run import seconds_of

@@ -9,7 +9,7 @@ import pytest
 from scripted_model import Line, ScriptedModel, calls, says
 from scripted_run import Stage, judge, proposal, reading, set_up
 
-from agents.drive import Control
+from agents.control import Control
 from agents.models.base import Message, ModelError, ModelFault, Reply, Usage
 from agents.models.failover import RESTS, Candidate, Lineup, Voice, learnt_window
 from tools.errors import WarpsmithError

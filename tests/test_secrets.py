@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from agents.drive import Control, optimize
+from agents.control import Control
+from agents.drive import optimize
 from agents.events import Event, Journal
 from agents.models import registry
 from agents.models.base import Message, ModelError, Reply

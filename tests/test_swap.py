@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from agents.drive import Control, Outcome
+from agents.control import Control
 from agents.events import Event
 from agents.models.base import Usage
 from agents.models.money import PAID_EVENTS, ledger
+from agents.outcome import Outcome
 from agents.settings import RunSettings
 from memory.runs import RunFolder
 from tests.llm_server import WIRES, Answer, Fault, LlmServer, Recorded, Tokens, Wire, breaks, status

@@ -1,0 +1,48 @@
+"""A person's hand on a run that goes on: stop it, or have another model play a role."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from langgraph.runtime import RunControl
+
+from agents.limits import StopReason
+from agents.models.retry import Stopping
+from agents.settings import Role
+from tools.errors import WarpsmithError
+
+
+class Control:
+    """A person's hand on a running `optimize`. `stop` may be called from a signal handler of the event loop."""
+
+    def __init__(self) -> None:
+        self.reason: StopReason | None = None
+        self.steps = RunControl()
+        self.stopping = Stopping()
+        self._cut: Callable[[], object] | None = None
+        self._recast: Callable[[Role, Sequence[str]], None] | None = None
+
+    def stop(self, reason: StopReason = "user", grace: float = 2.0) -> None:
+        """Ends the run at the next step, or `grace` seconds later in the middle of one; a second call cuts at once."""
+        again, self.reason = self.reason is not None, self.reason or reason
+        self.steps.request_drain(reason)
+        self.stopping.set()
+        if self._cut is not None:
+            asyncio.get_running_loop().call_later(0 if again else grace, self._cut)
+
+    def use(self, role: Role, spec: str, *fallback: str) -> None:
+        """From its next call on another model plays `role`; it gets the whole history. The settings stay as they are:
+        a resumed run begins with what it is given.
+
+        Raises UnknownModel, ModelError (its key is missing), and WarpsmithError while no run goes on.
+        """
+        if self._recast is None:
+            raise WarpsmithError("no run is going on", "Name the model when you start or resume one.")
+        self._recast(role, (spec, *fallback))
+
+    def holds(self, work: asyncio.Task[object], recast: Callable[[Role, Sequence[str]], None]) -> None:
+        """From now on `stop` and `use` are about `work`."""
+        self._cut, self._recast = work.cancel, recast
+        if self.reason is not None:
+            work.cancel()
