@@ -19,8 +19,8 @@ from agents.models.failover import Candidate, Change, Voice, Why, learnt_window
 from agents.models.money import BudgetSpent, prompt_tokens
 from agents.models.retry import Patience, Tried, persist
 from agents.repairs import Case
+from agents.room import observe
 from agents.seat import Seat
-from agents.thread import observe
 from memory.tokens import TokenCounter
 
 

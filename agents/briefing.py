@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from agents import reflection, sections
 from agents.models.base import Message
 from agents.past import Past
+from agents.room import Room
 from agents.seat import Seat
-from agents.thread import Opening, Room
+from agents.thread import Opening
 from memory.runs import Attempt
 from memory.view import Section, ViewTooLarge, fit
 from prompts.render import render

@@ -7,31 +7,26 @@ said in this turn, on the settings and on the window, so a resumed turn sends wh
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from agents.models.base import Message, Request, ToolSpec, Usage
+from agents.models.base import Message
+from agents.room import Room, cost, spoken
 from agents.seat import Seat
 from memory import compaction
 from memory.compaction import AIM, FULL, Spoken
-from memory.tokens import COUNTER, Corrected, TokenCounter
-from memory.view import OVERHEAD, ViewTooLarge, shorten
+from memory.view import OVERHEAD, ViewTooLarge
 from prompts.render import render
 from tools.errors import WarpsmithError
 
-REPLY_SHARE = 4
-"""A reply may take one part in so many of a small window."""
 SUMMARIES = 3
 """Summaries by a model in one turn; what gives way afterwards gets a digest."""
 SUMMARY_TOKENS = 800
 WORTH_A_SUMMARY = 2_000
 """Tokens; fewer are digested without asking a model."""
-ANSWER_TOKENS = 8_000
-"""The most that one tool's answer may take."""
 
 ONLY_HERE = ("compile", "run", "tune", "experiment")
 """Tools whose answers stand nowhere else in the run folder but in the transcript."""
@@ -44,57 +39,6 @@ Summarise: TypeAlias = Callable[[tuple[Message, ...]], Awaitable[str | None]]
 
 class WindowTooSmall(WarpsmithError):
     """A model's window can't hold what every prompt needs."""
-
-
-@dataclass(frozen=True)
-class Room:
-    """What one prompt may hold. `budget` is tokens as the model counts them: messages without tools and reply."""
-
-    budget: int
-    window: int
-    model: str
-    factor: float
-    """From our count to the model's."""
-    tools: int
-    """Tokens of the tools' manuals ..."""
-    reply: int
-    """... and of the reply, neither of them part of `budget`."""
-
-    @property
-    def counter(self) -> Corrected:
-        return Corrected(COUNTER, self.factor)
-
-
-def reply_room(seat: Seat, window: int, output: int | None = None) -> int:
-    """Tokens that a reply may take: the setting, or what the model gives at most, or a share of a small window."""
-    return min(seat.context.settings.reply_tokens, output or window, window // REPLY_SHARE)
-
-
-def room_for(seat: Seat, specs: Sequence[ToolSpec], model: str, window: int, output: int | None = None) -> Room:
-    """The smaller of the setting and the window, less the reply and the tools' manuals.
-
-    What is built in reads for nothing and must see all of the ledger: only its window bounds it.
-    """
-    factor = seat.context.run.calibration.factor(seat.role, model, seat.iteration)
-    tools = Corrected(COUNTER, factor).count("\n".join(spec.model_dump_json() for spec in specs))
-    most = window if model.startswith("builtin:") else min(seat.context.settings.context_tokens, window)
-    reply = reply_room(seat, window, output)
-    return Room(most - reply - tools, window, model, factor, tools, reply)
-
-
-def bounded(seat: Seat, answer: str) -> str:
-    """A tool's answer as a prompt can hold it; a longer one is kept whole in `evicted/`, and says so."""
-    if COUNTER.count(answer) <= ANSWER_TOKENS:
-        return answer
-    where = seat.context.run.evicted.put(answer)
-    return f"{shorten(answer, ANSWER_TOKENS, COUNTER)}\n(whole in {where})"
-
-
-def observe(seat: Seat, request: Request, usage: Usage, model: str) -> None:
-    """Learn from what `model` reported for `request` how far our count is from its own."""
-    counted = sum(_cost(message, COUNTER) for message in request.messages)
-    counted += COUNTER.count("\n".join(spec.model_dump_json() for spec in request.tools))
-    seat.context.run.calibration.observe(seat.role, model, seat.iteration, counted, usage.input_tokens)
 
 
 @dataclass(frozen=True)
@@ -125,7 +69,7 @@ class Thread:
         """What was said next."""
         for message in messages:
             if self._now is not None:
-                self._now.items.append(_spoken(len(self._said), message))
+                self._now.items.append(spoken(len(self._said), message))
             self._said.append(message)
 
     async def prepare(self, room: Room, summarise: Summarise | None = None) -> None:
@@ -180,8 +124,8 @@ class Thread:
                 f"and reply need about {needed}",
                 "Name a model with a larger window.",
             ) from error
-        items = [_spoken(key, message) for key, message in enumerate(self._said)] if before is None else before.items
-        return _Fitted(room, head, sum(_cost(message, room.counter) for message in head), list(items))
+        items = [spoken(key, message) for key, message in enumerate(self._said)] if before is None else before.items
+        return _Fitted(room, head, sum(cost(message, room.counter) for message in head), list(items))
 
     def _cheaply(self, fitted: _Fitted) -> int:
         """Shorten what can be shortened without a summary, once the room is nearly full; the tokens still too many."""
@@ -197,10 +141,10 @@ class Thread:
         left, counter = fitted.room.budget - fitted.taken, fitted.room.counter
         if compaction.total(fitted.items, counter) > left:
             fitted.items = compaction.last_resort(fitted.items, left, counter, self._keep)
-        if (cost := compaction.total(fitted.items, counter)) > left:
+        if (needed := compaction.total(fitted.items, counter)) > left:
             raise WindowTooSmall(
                 f"{fitted.room.model} has a window of {fitted.room.window} tokens, and the {self._seat.role}'s newest "
-                f"messages need {cost} where {left} are left",
+                f"messages need {needed} where {left} are left",
                 "Name a model with a larger window.",
             )
 
@@ -237,7 +181,7 @@ class Thread:
         return said.strip()
 
     def _whole(self, items: Sequence[Spoken]) -> str:
-        return compaction.as_text([item if item.key < 0 else _spoken(item.key, self._said[item.key]) for item in items])
+        return compaction.as_text([item if item.key < 0 else spoken(item.key, self._said[item.key]) for item in items])
 
     def _keep(self, text: str) -> str:
         return self._seat.context.run.evicted.put(text)
@@ -303,19 +247,3 @@ def record_opening(seat: Seat, name: str, opening: Opening, room: Room, messages
         return
     for line in (view, *parts):
         transcript.add(line)
-
-
-def _cost(message: Message, counter: TokenCounter) -> int:
-    return compaction.cost(_spoken(0, message), counter)
-
-
-def _spoken(key: int, message: Message) -> Spoken:
-    attached = "" if message.opaque is None else json.dumps([*message.opaque.items])
-    return Spoken(
-        key=key,
-        speaker="user" if message.speaker == "system" else message.speaker,
-        text=message.text,
-        arguments=tuple(call.arguments for call in message.tool_calls),
-        names=tuple(call.name for call in message.tool_calls),
-        attached=attached,
-    )

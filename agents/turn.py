@@ -19,8 +19,9 @@ from agents.asking import Asked, Question
 from agents.models.base import Message, ModelUnavailable, Reply, Request, ToolCall
 from agents.models.failover import Voice
 from agents.repairs import WORDS, Case
+from agents.room import bounded, reply_room, room_for
 from agents.seat import Seat
-from agents.thread import Opening, Thread, WindowTooSmall, bounded, reply_room, room_for
+from agents.thread import Opening, Thread, WindowTooSmall
 from agents.toolbox import Answer, Fault, Toolbox
 from agents.transcript import adds_up, given_line
 from tools.records import Kernel

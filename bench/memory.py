@@ -254,8 +254,9 @@ def _timed_views() -> list[float]:
     """Seconds of each planner's view from now on, history to messages."""
     from agents import briefing
     from agents.models.base import Message
+    from agents.room import Room
     from agents.seat import Seat
-    from agents.thread import Opening, Room
+    from agents.thread import Opening
 
     seconds: list[float] = []
     plain = briefing.for_planner

@@ -16,9 +16,10 @@ from stub_executor import TASK, StubExecutor
 from agents import briefing, reflection
 from agents.attempts import Attempts
 from agents.models.base import Message
+from agents.room import Room
 from agents.settings import Role, RunSettings
 from agents.state import Hypothesis
-from agents.thread import Opening, Room
+from agents.thread import Opening
 from memory.ledger import Outcome
 from memory.runs import Attempt, RunFolder
 from memory.tokens import COUNTER, Corrected

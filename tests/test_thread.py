@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.models.base import Message, Opaque, Request, ToolCall, ToolSpec, Usage
+from agents.room import Room, bounded, observe, reply_room, room_for
 from agents.settings import RunSettings
-from agents.thread import Opening, Room, Thread, WindowTooSmall, bounded, observe, reply_room, room_for
+from agents.thread import Opening, Thread, WindowTooSmall
 from memory.runs import RunFolder
 from memory.tokens import COUNTER
 from memory.view import OVERHEAD, Section, fit
