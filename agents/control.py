@@ -31,6 +31,11 @@ class Control:
         if self._cut is not None:
             asyncio.get_running_loop().call_later(0 if again else grace, self._cut)
 
+    def drain(self, reason: StopReason = "user") -> None:
+        """Ends the run when the step that goes on is finished, however long that takes; `stop` then cuts at once."""
+        self.reason = self.reason or reason
+        self.steps.request_drain(reason)
+
     def use(self, role: Role, spec: str, *fallback: str) -> None:
         """From its next call on another model plays `role`; it gets the whole history. The settings stay as they are:
         a resumed run begins with what it is given.

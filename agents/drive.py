@@ -25,7 +25,7 @@ from agents.models.base import ModelUnavailable
 from agents.models.catalogue import Catalogue
 from agents.models.connections import Connections
 from agents.models.failover import Lineup
-from agents.models.money import Answered, Purse, spent_so_far
+from agents.models.money import Answered, CommonPurse, Purse, spent_so_far
 from agents.outcome import Outcome
 from agents.secrets import Scrubber
 from agents.settings import Role, RunSettings
@@ -60,11 +60,13 @@ async def optimize(
     connections: Connections | None = None,
     catalogue: Catalogue | None = None,
     on_text: OnRoleText | None = None,
+    common: CommonPurse | None = None,
 ) -> Outcome:
     """Runs `task` until one of the stop reasons holds and returns how it ended.
 
     executor: the caller closes it. connections: where providers are reached, and with which keys; nothing that is
     written or told holds one. catalogue: windows and prices. on_text: hears replies as they come, by role.
+    common: what this run pays from together with others, beside its own budgets.
 
     Writes everything into `run`: events.jsonl, attempts, best, state.sqlite, facts.json, outcome.json. A run folder
     that was begun before is gone on with. Neither prints nor installs signal handlers: the caller passes a `Control`
@@ -77,7 +79,7 @@ async def optimize(
     """
     refuse_without_start(task, settings)
     scrubber, budgets, told = Scrubber.of(connections), settings.budgets, run.events()
-    purse = Purse(budgets.dollars, budgets.tokens, spent_so_far(told))
+    purse = Purse(budgets.dollars, budgets.tokens, spent_so_far(told), common)
     casting = Casting(settings, connections, catalogue or Catalogue.with_prices(), purse, scrubber)
     run.keep_out(scrubber.known)
     control = control or Control()

@@ -1,6 +1,7 @@
 """When a run ends: a closed set of reasons, looked at between steps.
 
-Not here: `user` and `models_unavailable`, which `agents.drive` learns of, and `exhausted`, which the planner says.
+Not here: `user`, `models_unavailable` and `turn_over`, which `agents.drive` learns of, and `exhausted`, which the
+planner says.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ StopReason: TypeAlias = Literal[
     "device_time",
     "user",
     "models_unavailable",
+    "turn_over",
 ]
 
 STOP_WORDS: dict[StopReason, str] = {
@@ -35,6 +37,7 @@ STOP_WORDS: dict[StopReason, str] = {
     "device_time": "the device time budget was spent",
     "user": "stopped by the user",
     "models_unavailable": "no model could be reached",
+    "turn_over": "its turn in the batch is over; the batch goes on with it",
 }
 
 

@@ -34,7 +34,8 @@ def reason_to_stop(state: State, context: Context) -> StopReason | None:
     best = context.attempts.best()
     share = None if best is None else best.share_of_limit
     spent = context.purse.spent_with(state.get("device_seconds", 0.0))
-    return limits.reason_to_stop(state, spent, share, context.clock.elapsed, context.settings.budgets)
+    own = limits.reason_to_stop(state, spent, share, context.clock.elapsed, context.settings.budgets)
+    return own or context.purse.common_over
 
 
 def planned(proposed: Proposed) -> State:

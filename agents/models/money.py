@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from agents.limits import StopReason
 from agents.models.base import ChatModel, Dialect, ModelError, OnText, Reply, Request, Usage
 from agents.models.catalogue import Price
 from agents.secrets import Scrubber
@@ -31,20 +32,50 @@ _OVERHEAD = 16
 class BudgetSpent(Exception):
     """Nothing is left to pay a call from. `reason` is a stop reason."""
 
-    def __init__(self, reason: Literal["money", "tokens"]) -> None:
+    def __init__(self, reason: StopReason) -> None:
         super().__init__(f"no {reason} left")
-        self.reason: Literal["money", "tokens"] = reason
+        self.reason: StopReason = reason
+
+
+class CommonPurse(Protocol):
+    """What several runs pay from together, beside each one's own limits."""
+
+    @property
+    def over(self) -> StopReason | None:
+        """Why nothing more is to be begun, once that is so."""
+        ...
+
+    def holding(self, dollars: float, tokens: int) -> AbstractAsyncContextManager[None]:
+        """As `Purse.holding`."""
+        ...
+
+    def pay(self, usage: Usage) -> None:
+        """As `Purse.pay`; called while the call's share is held."""
+        ...
 
 
 class Purse:
     """A run's money and tokens. Belongs to one event loop."""
 
-    def __init__(self, dollars: float | None, tokens: int | None, spent: Spent = NOTHING_SPENT) -> None:
-        """dollars, tokens: the limits; None is no limit. spent: in earlier resumptions of the run."""
+    def __init__(
+        self,
+        dollars: float | None,
+        tokens: int | None,
+        spent: Spent = NOTHING_SPENT,
+        common: CommonPurse | None = None,
+    ) -> None:
+        """dollars, tokens: the limits; None is no limit. spent: in earlier resumptions of the run. common: is asked
+        too, for every call."""
         self._limits = (dollars, tokens)
         self.spent = spent
+        self._common = common
         self._held: list[tuple[float, int]] = []
         self._settled = asyncio.Event()
+
+    @property
+    def common_over(self) -> StopReason | None:
+        """Why the runs that pay together are to end, once that is so."""
+        return None if self._common is None else self._common.over
 
     def spent_with(self, device_seconds: float) -> Spent:
         """What models cost, and so many seconds on the device."""
@@ -62,7 +93,8 @@ class Purse:
         held = (dollars, tokens)
         self._held.append(held)
         try:
-            yield
+            async with nullcontext() if self._common is None else self._common.holding(dollars, tokens):
+                yield
         finally:
             self._held.remove(held)
             self._settled.set()
@@ -70,6 +102,8 @@ class Purse:
     def pay(self, usage: Usage) -> None:
         """Book what a call did cost."""
         self.spent = added(self.spent, cost_of(usage))
+        if self._common is not None:
+            self._common.pay(usage)
 
     def _short(self, held_dollars: float, held_tokens: int) -> Literal["money", "tokens"] | None:
         dollars, tokens = self._limits
