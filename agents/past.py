@@ -11,8 +11,9 @@ from functools import cached_property
 
 from agents.ideas import kind_of
 from agents.reflection import Score
+from memory.files import Json
 from memory.ledger import LedgerEntry
-from memory.runs import Attempt, Json, RunFolder
+from memory.runs import Attempt, RunFolder
 
 
 @dataclass(frozen=True)

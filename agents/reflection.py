@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict
 
 from agents.ideas import kind_of
 from agents.state import Kind
+from memory.files import Json
 from memory.ledger import Outcome
-from memory.runs import Attempt, Json, RunFolder
+from memory.runs import Attempt, RunFolder
 
 NOISE = 0.01
 """Relative movement below which a metric counts as unmoved."""

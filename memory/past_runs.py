@@ -12,10 +12,10 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from memory.files import RunFolderError
+from memory.files import Json, RunFolderError
 from memory.index import Entry, Index
 from memory.passages import Document
-from memory.runs import Attempt, Json, RunFolder
+from memory.runs import Attempt, RunFolder
 
 MOST_RUNS: Final = 2_000
 """Of the newest."""

@@ -14,30 +14,47 @@
       scores.jsonl    what each attempt's hypothesis came to, once its iteration is over
       hints.jsonl     what the user told the agents, and since which iteration
       tokens.jsonl    our count of each prompt beside the provider's
+      run.lock        which process writes into the folder (memory/lock.py)
 
-JSON goes in and out as plain dicts: the records behind them belong to other packages. Not covered: two processes that
-write into one run folder at the same time.
+JSON goes in and out as plain dicts: the records behind them belong to other packages. An attempt is on the disk before
+anything refers to it; other files may lose their newest lines in a power cut, never in a kill.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TypeAlias
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from memory.calibration import Calibration
-from memory.files import Clean, RunFolderError, as_it_is, link_atomically, read_text, write_atomically, write_failure
+from memory.files import (
+    Clean,
+    Json,
+    RunFolderError,
+    as_it_is,
+    as_json,
+    flush,
+    link_atomically,
+    read_json,
+    read_json_if_there,
+    read_text,
+    remove,
+    write_atomically,
+    write_failure,
+)
 from memory.history import Blobs, Evicted, JsonLines, Transcript
 from memory.ledger import LedgerEntry, Outcome, settings_of
+from memory.lock import hold
 
-Json: TypeAlias = dict[str, JsonValue]
+FORMAT = 2
+"""Of the run folder; what older ones need is in agents/upgrade.py."""
 _RACE = re.compile(r"^(?P<ratio>[\d.]+)x a\d+ \[")
 """How the note of an accepted attempt begins: its ratio to the best by then, and which that was."""
 
@@ -71,6 +88,8 @@ class Attempt(BaseModel):
     """Unix time."""
     device_seconds: float
     """What judging cost."""
+    call: str | None = None
+    """The step of the run that had it judged; None in runs of format 1."""
 
     @cached_property
     def entry(self) -> LedgerEntry:
@@ -112,11 +131,12 @@ class RunFolder:
         self._scores = JsonLines(path / "scores.jsonl")
         self._hints = JsonLines(path / "hints.jsonl", self._cleaned)
         self._attempts: list[Attempt] | None = None
+        self._holds = 0
 
     @classmethod
     def create(cls, runs_root: Path, task_name: str, config: Json) -> RunFolder:
         """Makes `<stamp>-<task>` under `runs_root`, unique even when two runs start at once, with `config.json` in
-        it."""
+        it: what is given, the folder's format, and the name under which its checkpoints are kept."""
         word = re.sub(r"[^A-Za-z0-9._-]+", "-", task_name).strip("-.")[:60] or "task"
         stamp = time.strftime("%Y%m%d-%H%M%S")
         for number in range(1, 1000):
@@ -132,7 +152,8 @@ class RunFolder:
                 ) from None
             except OSError as error:
                 raise write_failure(path, error) from error
-            write_atomically(path / "config.json", _dump(config))
+            named: Json = {"format": FORMAT, "thread": uuid.uuid4().hex}
+            write_atomically(path / "config.json", as_json(named | config), durable=True)
             return cls(path)
         raise RunFolderError(f"can't find a free name under {runs_root}", "Try again in a second.")
 
@@ -146,8 +167,28 @@ class RunFolder:
         return self.path.name
 
     def config(self) -> Json:
-        """What `create` was given."""
-        return _load(self.path / "config.json")
+        """What `create` was given and wrote, as it was changed since."""
+        return read_json(self.path / "config.json")
+
+    def write_config(self, config: Json) -> None:
+        """Replace `config.json`."""
+        self._write(self.path / "config.json", as_json(config), durable=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other process writes into the folder meanwhile; may be entered again inside.
+
+        Raises RunFolderError when one does already.
+        """
+        if self._holds:
+            yield
+            return
+        with hold(self.path):
+            self._holds += 1
+            try:
+                yield
+            finally:
+                self._holds -= 1
 
     def attempts(self) -> list[Attempt]:
         """All attempts in the order of judging."""
@@ -167,15 +208,15 @@ class RunFolder:
 
     def verdict(self, attempt_id: str) -> Json:
         """A `tools.records.Verdict` as JSON."""
-        return _load(self.folder_of(attempt_id) / "verdict.json")
+        return read_json(self.folder_of(attempt_id) / "verdict.json")
 
     def profile(self, attempt_id: str) -> Json | None:
         """A `tools.profiles.Profile` as JSON, where the attempt was profiled."""
-        return _load_if_there(self.folder_of(attempt_id) / "profile.json")
+        return read_json_if_there(self.folder_of(attempt_id) / "profile.json")
 
     def diagnosis(self, attempt_id: str) -> Json | None:
         """An `agents.state.Diagnosis` as JSON, where the analyst gave one."""
-        return _load_if_there(self.folder_of(attempt_id) / "diagnosis.json")
+        return read_json_if_there(self.folder_of(attempt_id) / "diagnosis.json")
 
     def scores(self) -> dict[str, Json]:
         """Attempt to an `agents.reflection.Score` as JSON, for attempts of iterations that are over."""
@@ -186,17 +227,17 @@ class RunFolder:
         return self._hints.lines()
 
     def final(self, attempt_id: str) -> Json | None:
-        """`{"confirmed": bool, "iteration": int, "verdict": a Verdict as JSON}` where the attempt was measured afresh
-        at the end, which was after that iteration."""
-        return _load_if_there(self.folder_of(attempt_id) / "final.json")
+        """`{"confirmed": bool, "iteration": int, "seconds": float, "verdict": a Verdict as JSON}` where the attempt was
+        measured afresh at the end, which was after that iteration and took so long."""
+        return read_json_if_there(self.folder_of(attempt_id) / "final.json")
 
     def facts(self) -> Json | None:
         """The `tools.facts.TaskFacts` as JSON, once the task was opened."""
-        return _load_if_there(self.path / "facts.json")
+        return read_json_if_there(self.path / "facts.json")
 
     def outcome(self) -> Json | None:
         """An `agents.outcome.Outcome` as JSON; None while the run goes on or when it was killed."""
-        return _load_if_there(self.path / "outcome.json")
+        return read_json_if_there(self.path / "outcome.json")
 
     def best(self) -> str | None:
         """Id of the best attempt so far: the last one kept that a fresh measurement has not refuted."""
@@ -241,14 +282,15 @@ class RunFolder:
         """Record an attempt: its folder appears whole, then `best` moves if it was kept."""
         folder = self.folder_of(attempt.id)
         draft = folder.with_name(f".{attempt.id}")
-        _remove(draft)
+        remove(draft)
         for name, text in files.items():
             self._write(draft / "kernel" / PurePosixPath(name), text)
-        self._write(draft / "verdict.json", _dump(verdict))
-        self._write(draft / "attempt.json", _dump(attempt.model_dump(mode="json")))
+        self._write(draft / "verdict.json", as_json(verdict), durable=True)
+        self._write(draft / "attempt.json", as_json(attempt.model_dump(mode="json")), durable=True)
         attempts = self.attempts()
         try:
             draft.rename(folder)
+            flush(folder.parent)
         except OSError as error:
             raise write_failure(folder, error) from error
         self._attempts = [*attempts, attempt]
@@ -256,10 +298,10 @@ class RunFolder:
             self._link_best()
 
     def add_profile(self, attempt_id: str, profile: Json) -> None:
-        self._write(self.folder_of(attempt_id) / "profile.json", _dump(profile))
+        self._write(self.folder_of(attempt_id) / "profile.json", as_json(profile))
 
     def add_diagnosis(self, attempt_id: str, diagnosis: Json) -> None:
-        self._write(self.folder_of(attempt_id) / "diagnosis.json", _dump(diagnosis))
+        self._write(self.folder_of(attempt_id) / "diagnosis.json", as_json(diagnosis))
 
     def add_score(self, attempt_id: str, score: Json) -> None:
         """Record what an attempt's hypothesis came to; the first record stands, since prompts were made of it."""
@@ -270,24 +312,35 @@ class RunFolder:
         """Tell every role `text` from `iteration` on."""
         self._hints.add({"iteration": iteration, "text": text})
 
-    def add_final(self, attempt_id: str, verdict: Json, confirmed: bool, iteration: int = 0) -> None:
-        """Record the fresh measurement of a winner, taken after `iteration`; one that is not confirmed is no longer
-        the best."""
-        final: Json = {"confirmed": confirmed, "iteration": iteration, "verdict": verdict}
-        self._write(self.folder_of(attempt_id) / "final.json", _dump(final))
+    def add_final(
+        self, attempt_id: str, verdict: Json, confirmed: bool, iteration: int = 0, seconds: float = 0.0
+    ) -> None:
+        """Record the fresh measurement of a winner, taken after `iteration` within so many seconds; one that is not
+        confirmed is no longer the best."""
+        final: Json = {"confirmed": confirmed, "iteration": iteration, "seconds": seconds, "verdict": verdict}
+        self._write(self.folder_of(attempt_id) / "final.json", as_json(final), durable=True)
         self._link_best()
 
     def write_facts(self, facts: Json) -> None:
-        self._write(self.path / "facts.json", _dump(facts))
+        self._write(self.path / "facts.json", as_json(facts))
 
     def write_outcome(self, outcome: Json) -> None:
-        self._write(self.path / "outcome.json", _dump(outcome))
+        self._write(self.path / "outcome.json", as_json(outcome))
+
+    def reopen(self) -> None:
+        """The run goes on: it has no outcome any more, and nothing half-written that a kill left behind."""
+        try:
+            (self.path / "outcome.json").unlink(missing_ok=True)
+        except OSError as error:
+            raise write_failure(self.path / "outcome.json", error) from error
+        for path in [*self.path.glob(".*"), *self.path.glob("*/.*"), *self.path.glob("[ab]*/*/.*")]:
+            remove(path)
 
     def _cleaned(self, text: str) -> str:
         return self._clean(text)
 
-    def _write(self, path: Path, text: str) -> None:
-        write_atomically(path, self._clean(text))
+    def _write(self, path: Path, text: str, durable: bool = False) -> None:
+        write_atomically(path, self._clean(text), durable)
 
     def _link_best(self) -> None:
         best = self.best()
@@ -302,35 +355,8 @@ def list_runs(runs_root: Path) -> list[RunFolder]:
     return [RunFolder(path.parent) for path in sorted(runs_root.glob("*/config.json"))]
 
 
-def _dump(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
-
-
-def _load(path: Path) -> Json:
-    text = read_text(path)
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise RunFolderError(f"{path} is not valid JSON: {error}", "The run folder may be damaged.") from error
-    if not isinstance(value, dict):
-        raise RunFolderError(f"{path} does not hold a JSON object", "The run folder may be damaged.")
-    return value
-
-
-def _load_if_there(path: Path) -> Json | None:
-    return _load(path) if path.exists() else None
-
-
 def _attempt(path: Path) -> Attempt:
     try:
-        return Attempt.model_validate(_load(path))
+        return Attempt.model_validate(read_json(path))
     except ValidationError as error:
         raise RunFolderError(f"{path} does not describe an attempt", "The run folder may be damaged.") from error
-
-
-def _remove(folder: Path) -> None:
-    try:
-        if folder.exists():
-            shutil.rmtree(folder)
-    except OSError as error:
-        raise write_failure(folder, error) from error
