@@ -24,18 +24,30 @@ class Blobs:
         self.folder = folder
         self._clean = clean
 
-    def put(self, text: str) -> str:
-        """Store `text` and return its id."""
+    def put(self, text: str, durable: bool = False) -> str:
+        """Store `text` and return its id. durable: it survives a power cut from now on."""
         text = self._clean(text)
-        name = hashlib.sha256(text.encode()).hexdigest()[:32]
+        name = _name(text)
         path = self._path(name)
-        if not path.exists():
-            write_atomically(path, text)
+        if durable or not path.exists() or path.stat().st_size != len(text.encode()):
+            write_atomically(path, text, durable)
         return name
 
     def get(self, name: str) -> str:
-        """The text of that id; `RunFolderError` when it is gone."""
-        return read_text(self._path(name))
+        """The text of that id; `RunFolderError` when it is gone or not what was stored."""
+        path = self._path(name)
+        text = read_text(path)
+        if _name(text) != name:
+            raise RunFolderError(f"{path} is not the text that was stored there", "The run folder is damaged.")
+        return text
+
+    def holds(self, name: str) -> bool:
+        """Whether the text of that id is there, whole."""
+        try:
+            self.get(name)
+        except RunFolderError:
+            return False
+        return True
 
     def put_json(self, value: JsonValue) -> str:
         return self.put(json.dumps(value, ensure_ascii=False, sort_keys=True))
@@ -46,6 +58,10 @@ class Blobs:
 
     def _path(self, name: str) -> Path:
         return self.folder / name[:2] / name
+
+
+def _name(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class Evicted:

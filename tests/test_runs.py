@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memory.ledger import Outcome
-from memory.runs import Attempt, RunFolder, RunFolderError, list_runs
+from memory.runs import FORMAT, Attempt, RunFolder, RunFolderError, list_runs
 
 
 def attempt(number: int, outcome: Outcome = "kept") -> Attempt:
@@ -38,7 +38,7 @@ def test_what_is_written_is_read_back_by_another_reader(tmp_path: Path) -> None:
     add(run, 1, "rejected")
     run.add_diagnosis("a0", {"bottleneck": "memory"})
     again = RunFolder(run.path)
-    assert again.config() == {"seed": 1}
+    assert again.config() == {"seed": 1, "format": FORMAT, "thread": run.config()["thread"]}
     assert again.attempts() == [attempt(0), attempt(1, "rejected")]
     assert again.best() == "a0"
     assert (run.path / "best" / "kernel" / "sub" / "x.h").read_text() == "//"
