@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_model import ScriptedModel, says
 
-from agents.events import Journal
 from agents.models.base import Message, ModelError, Opaque, Reply, Request, ToolCall, Usage
 from agents.models.catalogue import Price
 from agents.models.money import BudgetSpent, Paid, Purse, cost_of, ledger, prompt_tokens, spent_so_far
@@ -175,28 +175,25 @@ def test_a_prompts_bound_counts_texts_calls_results_and_manuals() -> None:
     assert bare >= 100 and prompt_tokens(longer, COUNTER) >= bare + 50
 
 
-def told(journal: Journal, event: Any, iteration: int, model: str = "a:b", role: str = "coder", **cost: Any) -> None:
-    journal.tell(event, role=role, model=model, iteration=iteration, **cost)
+def lines(run: RunFolder, *told: dict[str, Any]) -> None:
+    """Write event lines as a run does, as far as the books look at them."""
+    with (run.path / "events.jsonl").open("a") as file:
+        file.writelines(json.dumps({"role": "coder", "model": "a:b", "iteration": 1} | line) + "\n" for line in told)
 
 
 def test_the_ledger_is_the_sum_of_what_the_events_say(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, "t", {})
-    with Journal(run.path / "events.jsonl", lambda _: None) as journal:
-        told(
-            journal,
-            "model_called",
-            1,
-            input_tokens=100,
-            output_tokens=10,
-            cached_tokens=50,
-            reasoning_tokens=5,
-            dollars=0.5,
-        )
-        told(journal, "model_retried", 1, fault="transient", input_tokens=7, output_tokens=0, dollars=0.1)
-        told(journal, "model_failed", 1, fault="refusal")
-        told(journal, "model_called", 1, model="c:d", input_tokens=3, output_tokens=1, dollars=None)
-        told(journal, "model_called", 2, role="planner", input_tokens=1, output_tokens=1, dollars=0.25)
-        journal.tell("tool_called", role="coder", tool="run", ok=True, error=None, seconds=1.0)
+    called = {"event": "model_called", "output_tokens": 1}
+    full = called | {"input_tokens": 100, "output_tokens": 10, "cached_tokens": 50, "reasoning_tokens": 5}
+    lines(
+        run,
+        full | {"dollars": 0.5},
+        {"event": "model_retried", "fault": "transient", "input_tokens": 7, "output_tokens": 0, "dollars": 0.1},
+        {"event": "model_failed", "fault": "refusal"},
+        called | {"model": "c:d", "input_tokens": 3, "dollars": None},
+        called | {"iteration": 2, "role": "planner", "input_tokens": 1, "dollars": 0.25},
+        {"event": "tool_called", "tool": "run", "ok": True, "error": None, "seconds": 1.0},
+    )
     rows = ledger(run)
     assert [(r.iteration, r.role, r.model, r.calls, r.failed) for r in rows] == [
         (1, "coder", "a:b", 1, 2),
@@ -215,10 +212,9 @@ def test_the_ledger_is_the_sum_of_what_the_events_say(tmp_path: Path) -> None:
 def test_an_older_runs_events_can_be_added_up(tmp_path: Path) -> None:
     """Before there was an iteration, a call or a price."""
     run = RunFolder.create(tmp_path, "t", {})
-    with Journal(run.path / "events.jsonl", lambda _: None) as journal:
-        journal.tell(
-            "model_called", role="planner", model="builtin:autotune", input_tokens=0, output_tokens=0, dollars=0.0
-        )
+    old = {"event": "model_called", "role": "planner", "model": "builtin:autotune"}
+    cost = {"input_tokens": 0, "output_tokens": 0, "dollars": 0.0}
+    (run.path / "events.jsonl").write_text(json.dumps(old | cost) + "\n")
     (row,) = ledger(run)
     assert (row.iteration, row.calls, row.dollars) == (0, 1, 0.0)
     assert spent_so_far(run.events()) == NOTHING_SPENT
