@@ -13,6 +13,7 @@ from types import TracebackType
 import psutil
 
 from tools.judge import Judge, open_task
+from tools.measure import TOO_BUSY
 from tools.records import Accepted, Kernel, Rejected, Unjudged
 from tools.targets.base import Variant
 from tools.task import TaskSource, read_kernel, read_task
@@ -21,6 +22,9 @@ TESTS = Path(__file__).parent
 KERNELS = TESTS / "kernels"
 TASKS = TESTS / "tasks_adversary"
 MANIFEST = tomllib.loads((KERNELS / "manifest.toml").read_text(encoding="utf-8"))
+
+
+BUSY_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,13 @@ class Judges:
         return self._open[case.task]
 
     def evaluate(self, case: Case, incumbent: Case | None = None) -> Accepted | Rejected | Unjudged:
+        """The verdict; on a machine that is too busy for one it is asked for again, and may stay `Unjudged`."""
         against = incumbent.kernel(self._secret) if incumbent else None
-        return self.of(case).evaluate(case.kernel(self._secret), incumbent=against)
+        for _ in range(BUSY_TRIES):
+            verdict = self.of(case).evaluate(case.kernel(self._secret), incumbent=against)
+            if not too_busy(verdict):
+                break
+        return verdict
 
     def __enter__(self) -> Judges:
         return self
@@ -118,6 +127,11 @@ class Judges:
             judge.close()
         left = [child.name() for child in psutil.Process().children(recursive=True)]
         assert not [name for name in left if name.startswith(("worker", "bwrap", "jail"))]
+
+
+def too_busy(verdict: Accepted | Rejected | Unjudged) -> bool:
+    """Whether other programs kept the judge from any verdict."""
+    return isinstance(verdict, Unjudged) and TOO_BUSY in verdict.message
 
 
 def outcome(verdict: Accepted | Rejected | Unjudged) -> str:

@@ -15,10 +15,11 @@ import pytest
 
 from tests.test_cli import KERNEL, TASK
 from tools import measure
+from tools.clock import Clocks
 from tools.errors import InfrastructureError
 from tools.judge import open_task
 from tools.neighbours import BUSY, PATIENCE, PATIENCE_VARIABLE, Neighbours, Patience, patience_seconds
-from tools.records import Accepted
+from tools.records import Accepted, Rejected, Unjudged
 from tools.task import read_kernel, read_task
 
 SPIN = "while True: pass"
@@ -80,11 +81,29 @@ def test_a_time_measured_beside_busy_programs_says_so(tmp_path: Path, monkeypatc
     monkeypatch.setattr(measure, "QUIET_WAIT", 0.3)
     (tmp_path / "twice.py").write_text(TASK)
     (tmp_path / "twice.cpp").write_text(KERNEL)
-    with open_task(read_task(tmp_path / "twice.py")) as judge, spinning(os.cpu_count() or 1):
+    with open_task(read_task(tmp_path / "twice.py")) as judge, spinning(1):
         verdict = judge.evaluate(read_kernel(tmp_path / "twice.cpp"))
     assert isinstance(verdict, Accepted), verdict
     assert verdict.cores_used_by_others is not None
     assert verdict.cores_used_by_others >= BUSY
+
+
+def test_no_kernel_is_called_a_liar_for_what_other_programs_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clocks are made to disagree; what is said of it depends on who else used the cores."""
+    monkeypatch.setattr(Clocks, "disagreement", lambda _: "the clocks differ")
+    (tmp_path / "twice.py").write_text(TASK)
+    (tmp_path / "twice.cpp").write_text(KERNEL)
+    kernel = read_kernel(tmp_path / "twice.cpp")
+    monkeypatch.setattr("tools.canary.CpuYardstick._require_true_clock", lambda _: None)
+    with open_task(read_task(tmp_path / "twice.py")) as judge:
+        monkeypatch.setattr(Neighbours, "cores", lambda _: 0.0)
+        quiet = judge.evaluate(kernel)
+        monkeypatch.setattr(Neighbours, "cores", lambda _: 2 * BUSY)
+        busy = judge.evaluate(kernel)
+    assert isinstance(quiet, Rejected) and quiet.reason == "clocks_disagree"
+    assert isinstance(busy, Unjudged) and measure.TOO_BUSY in busy.message
 
 
 def test_patience_can_be_set_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:

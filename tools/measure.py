@@ -43,6 +43,7 @@ QUIET_WAIT = 5.0
 """Seconds to wait for other programs to be quiet before a disturbed race is run once more."""
 FINAL_PATIENCE = 2.0
 """The last measurement of a winner is worth so many times the judge's own patience."""
+TOO_BUSY = "other programs keep the machine too busy to time this kernel"
 HOPELESS_ROUNDS = 3
 HOPELESS = 1.25
 
@@ -220,15 +221,23 @@ class Measurement:
                 contestant.drop_readings(workload)
 
     def _require_agreeing_clocks(self, session: Session) -> None:
-        """A disagreement must show twice: something else on the machine can cause one."""
+        """A disagreement must show twice, and on cores of the kernel's own: other programs can cause one, and a kernel
+        can't make them. Raises InfrastructureError while they are busy."""
         for workload in range(len(self._judge.names)):
             if session.candidate.clocks(workload).disagreement() is None:
                 continue
+            self._patience.wait(session.own_seconds, QUIET_WAIT)
             session.candidate.drop_readings(workload)
+            neighbours = Neighbours(session.own_seconds)
             alone = Race(self._judge.content, [session.candidate], session.inspection)
             alone.run(workload, Terms(SECONDS, 9, MOST_ROUNDS))
             why = session.candidate.clocks(workload).disagreement()
             if why is not None:
+                others = neighbours.cores() if self._judge.device.shares_cores else 0.0
+                if others >= BUSY:
+                    raise InfrastructureError(
+                        f"{TOO_BUSY} ({others:.1f} cores used by others)", "Let other programs end and judge it again."
+                    )
                 raise Failed("clocks_disagree", f"{why} (workload {self._judge.names[workload]})")
 
     # ---------------------------------------------------------------------------------------------------- decisions
