@@ -1,9 +1,9 @@
-"""A batch: many tasks, one shared budget, and what is known of each task, folded from the lines of its journal.
+"""A batch: many tasks, one shared budget, and the lines of its journal. What they come to: `agents.batch_board`.
 
     <runs>/<stamp>-batch-<name>/
       batch.json      a `Batch`: the tasks as they were read, whole, and what was passed over
       queue.jsonl     one `Line` each time that something was decided or came out (`agents.batch_queue`)
-      runs/<id>/      the run folder of each task (memory/runs.py), named when the batch is made
+      runs/<id>/      the run folder of each task (memory/runs.py); its config.json says under `batch_task` whose it is
       logs/<key>.log  what the task's process said on standard error
       summary.json, summary.md, report.html
 
@@ -12,22 +12,13 @@ What a task's models cost is not in the journal: its run folder's events hold ea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 
-from agents.batch_schedule import FIRST_RATE, Standing, rate_after
 from agents.limits import StopReason
 from agents.settings import RunSettings
 from tools.task import TaskSource
-
-Status: TypeAlias = Literal["waiting", "running", "paused", "ended", "refused", "failed"]
-"""`waiting` had no turn yet; `paused` had one and may have more; `ended` for a stop reason; `refused`: the task can't
-be used; `failed`: its machine, or we, failed too often in a row."""
-
-SHARED_REASONS: tuple[StopReason, ...] = ("money", "tokens", "wall_time", "device_time")
-"""Reasons of a run's end that may be the batch's own."""
 
 
 class Record(BaseModel):
@@ -72,8 +63,6 @@ class QueuedTask(Record):
     key: str
     """Its name, made unique in the batch."""
     path: str
-    run: str
-    """The name of its run folder."""
     task: TaskSource
 
 
@@ -154,6 +143,10 @@ class Failed(Record):
     """Whether an iteration ended since the turn began."""
     again: float | None
     device_seconds: float
+    lost_dollars: float = 0.0
+    """What calls in flight may have cost at most when the task's process died, all deaths so far together; it counts
+    as spent."""
+    lost_tokens: int = 0
 
 
 class Refused(Record):
@@ -177,133 +170,3 @@ class Stopped(Record):
 
 Line: TypeAlias = Annotated[Begun | Granted | Beat | Turned | Failed | Refused | Stopped, Field(discriminator="event")]
 LINE: TypeAdapter[Line] = TypeAdapter(Line)
-
-
-class TaskState(Record):
-    """What is known of a task."""
-
-    key: str
-    status: Status = "waiting"
-    turns: int = 0
-    waited: int = 0
-    """Turns that others were given since its last one began."""
-    failures: int = 0
-    """In a row, without an iteration between them."""
-    retried: int = 0
-    """Failures altogether."""
-    reason: StopReason | None = None
-    """Of an ended task; the batch's, of one that a budget kept from its first turn, is not here."""
-    message: str = ""
-    """Of a failed or refused task, and of the last failure."""
-    iterations: int = 0
-    share_of_limit: float | None = None
-    rate: float = FIRST_RATE
-    device_seconds: float = 0.0
-
-    @property
-    def open(self) -> bool:
-        """Whether it may have another turn."""
-        return self.status in ("waiting", "running", "paused")
-
-    @property
-    def standing(self) -> Standing:
-        return Standing(self.key, self.turns, self.waited, self.share_of_limit, self.rate)
-
-
-class Board(Record):
-    """All that the journal says."""
-
-    tasks: dict[str, TaskState]
-    """By key, in the order of the queue."""
-    plan: Plan | None = None
-    elapsed: float = 0.0
-    stopped: bool = False
-    """Whether the last process ended in order."""
-    reason: StopReason | None = None
-
-    @classmethod
-    def of(cls, batch: Batch, lines: Iterable[Line]) -> Board:
-        """Fold the lines. A task that ran when the journal broke off is paused: its run folder goes on from its last
-        finished step."""
-        board = cls(tasks={task.key: TaskState(key=task.key) for task in batch.tasks})
-        for line in lines:
-            board = board.after(line)
-        return board
-
-    def after(self, line: Line) -> Board:
-        """The board once `line` is known."""
-        return self.model_copy(update={"elapsed": line.elapsed} | _changes(self, line))
-
-    def changed(self, key: str, **changes: object) -> dict[str, TaskState]:
-        return self.tasks | {key: self.tasks[key].model_copy(update=changes)}
-
-
-def _changes(board: Board, line: Line) -> dict[str, object]:
-    match line:
-        case Begun():
-            tasks = {key: _begun(state, key in line.reopened) for key, state in board.tasks.items()}
-            return {"tasks": tasks, "plan": line.plan, "stopped": False, "reason": None}
-        case Granted():
-            return {"tasks": _granted(board, line)}
-        case Beat():
-            tasks = dict(board.tasks)
-            for key, seconds in line.device.items():
-                tasks[key] = tasks[key].model_copy(update={"device_seconds": seconds})
-            return {"tasks": tasks}
-        case Stopped():
-            return {"stopped": True, "reason": line.reason}
-        case _:
-            return {"tasks": board.changed(line.task, **_ended(board.tasks[line.task], line))}
-
-
-def _begun(state: TaskState, reopened: bool) -> TaskState:
-    if state.status == "running" or reopened:
-        return state.model_copy(update={"status": "paused", "reason": None, "message": "", "failures": 0})
-    return state
-
-
-def _granted(board: Board, line: Granted) -> dict[str, TaskState]:
-    waiting = {
-        key: state.model_copy(update={"waited": state.waited + 1}) if state.open else state
-        for key, state in board.tasks.items()
-    }
-    mine = board.tasks[line.task]
-    turns = mine.turns if line.closing is not None else mine.turns + 1
-    return waiting | {line.task: mine.model_copy(update={"status": "running", "turns": turns, "waited": 0})}
-
-
-def _ended(state: TaskState, line: Turned | Failed | Refused) -> dict[str, object]:
-    spent = {"device_seconds": line.device_seconds}
-    match line:
-        case Refused():
-            return spent | {"status": "refused", "message": line.message}
-        case Failed():
-            failures = 1 if line.progressed else state.failures + 1
-            status = "failed" if line.again is None else "paused"
-            retried = state.retried + (line.again is not None)
-            return spent | {"status": status, "message": line.message, "failures": failures, "retried": retried}
-        case Turned():
-            over = line.reason not in ("turn_over", "user")
-            return spent | {
-                "status": "ended" if over else "paused",
-                "reason": line.reason if over else None,
-                "message": "",
-                "failures": 0,
-                "iterations": line.iterations,
-                "share_of_limit": line.share_of_limit,
-                "rate": _rate(state, line),
-            }
-
-
-def _rate(state: TaskState, line: Turned) -> float:
-    """The moving average over the turn's iterations, its gain spread evenly over them in the logarithm."""
-    rate, iterations = state.rate, line.iterations - state.iterations
-    before, after = state.share_of_limit, line.share_of_limit
-    if iterations <= 0 or before is None or after is None:
-        for _ in range(iterations):
-            rate = rate_after(rate, before, before)
-        return rate
-    step = (after / before) ** (1 / iterations)
-    for _ in range(iterations):
-        rate, before = rate_after(rate, before, before * step), before * step
-    return rate
