@@ -109,7 +109,7 @@ async def test_every_fault_at_some_call_loses_no_attempt_and_counts_no_token_twi
     assert not server.faults, "every fault came up"
     retried = [event.fields for event in events if event.event == "model_retried"]
     assert len(retried) == len(FAULTS) == len(hasty.waits) and {r["fault"] for r in retried} == {"transient"}
-    assert [r["wait"] for r in retried] == hasty.waits and all(r["attempt"] == 1 for r in retried)
+    assert [r["wait"] for r in retried] == hasty.waits and all(r["tries"] == 1 for r in retried)
     assert 7.0 <= hasty.waits[0] <= 8.0, "Retry-After"
     assert paid(run) == server.total, "also of a stream that broke off, what the provider told of it by then"
     assert outcome.input_tokens == server.total.input == sum(row.input_tokens for row in ledger(run))
@@ -172,14 +172,14 @@ async def test_after_a_kill_each_call_is_paid_and_counted_once(
     before = len(server.requests)
     assert paid(run) == server.total
     resumed = RunFolder(run.path)
-    outcome, events = await play(resumed, server, settings_for("anthropic:m"))
+    outcome, _ = await play(resumed, server, settings_for("anthropic:m"))
     assert outcome.iterations == 2 and in_order(resumed, 2)
     assert paid(resumed) == server.total, "a call that was paid is not made again, and none is counted twice"
     assert outcome.input_tokens == server.total.input and outcome.dollars == pytest.approx(dollars(server.total))
     answered = sum(row.calls for row in ledger(resumed))
     assert answered == len(server.reported) == 8 and {r.wire for r in server.requests[before:]} == {"messages"}
     assert len({str(e["call"]) for e in resumed.events() if e["event"] == "model_called"}) == answered
-    assert events[0].event == "run_started"
+    assert events[0].event == "run_resumed"
 
 
 @pytest.mark.parametrize("wire", WIRES)
