@@ -172,7 +172,7 @@ async def test_after_a_kill_each_call_is_paid_and_counted_once(
     before = len(server.requests)
     assert paid(run) == server.total
     resumed = RunFolder(run.path)
-    outcome, _ = await play(resumed, server, settings_for("anthropic:m"))
+    outcome, events = await play(resumed, server, settings_for("anthropic:m"))
     assert outcome.iterations == 2 and in_order(resumed, 2)
     assert paid(resumed) == server.total, "a call that was paid is not made again, and none is counted twice"
     assert outcome.input_tokens == server.total.input and outcome.dollars == pytest.approx(dollars(server.total))
