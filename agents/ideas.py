@@ -31,6 +31,7 @@ _WORDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 _SETTING = re.compile(r"^(\w+=\S+|-\S+)$")
 _NAMED = re.compile(r"^(\w+)=(\S+)$")
 _FILLER = re.compile(r"^(an?|and|as|at|by|for|from|in|into|is|its?|of|on|or|so|that|the|then|this|to|us(e|ing)|with)$")
+_NAMED_KINDS = frozenset(get_args(Kind)) - {"other"}
 ALIKE = 0.9
 """Share of common words from which two changes are the same change in other words."""
 
@@ -40,7 +41,7 @@ def kind_of(hypothesis: Mapping[str, object] | None) -> Kind:
     if hypothesis is None:
         return "other"
     named = hypothesis.get("kind")
-    if named in get_args(Kind) and named != "other":
+    if named in _NAMED_KINDS:
         return cast(Kind, named)
     return _kind_in(str(hypothesis.get("change", "")))
 

@@ -7,10 +7,11 @@ time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from agents.ideas import kind_of
 from agents.reflection import Score
+from agents.state import Kind
 from memory.files import Json
 from memory.ledger import LedgerEntry
 from memory.runs import Attempt, RunFolder
@@ -59,8 +60,7 @@ class Past:
 
     def _entry(self, attempt: Attempt) -> LedgerEntry:
         score = self.scores.get(attempt.id)
-        told = {"measured": score.words if score else "", "kind": kind_of(attempt.hypothesis)}
-        return attempt.entry.model_copy(update=told)
+        return _told(attempt.entry, score.words if score else "", kind_of(attempt.hypothesis))
 
     def hints(self) -> list[str]:
         """What the user told the agents, oldest first."""
@@ -69,3 +69,9 @@ class Past:
 
 def _at_most(value: object, bound: int) -> bool:
     return not isinstance(value, int) or value <= bound
+
+
+@lru_cache(maxsize=4096)
+def _told(entry: LedgerEntry, measured: str, kind: Kind) -> LedgerEntry:
+    """`entry` with what its hypothesis came to; made once, since each prompt asks for all of them."""
+    return entry.model_copy(update={"measured": measured, "kind": kind})
