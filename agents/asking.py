@@ -13,6 +13,7 @@ from typing import TypedDict
 from langgraph.config import get_config
 from pydantic import JsonValue
 
+from agents.events import bound
 from agents.limits import StopReason, out_of_budget
 from agents.models.base import ModelError, Reply, Request
 from agents.models.failover import Candidate, Change, Voice, Why, learnt_window
@@ -67,13 +68,14 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
     clerk = _Clerk(seat, call, model, write_reply)
     clerk.tell_first(question)
     try:
-        reply = await persist(
-            left[0].model,
-            question.request,
-            lambda piece: context.on_text(seat.role, piece),
-            _patience(seat, len(left) > 1),
-            clerk.tried,
-        )
+        with bound(model=model):
+            reply = await persist(
+                left[0].model,
+                question.request,
+                lambda piece: context.on_text(seat.role, piece),
+                _patience(seat, len(left) > 1),
+                clerk.tried,
+            )
     except BudgetSpent as spent_up:
         return _asked(model, ended=spent_up.reason)
     except ModelError as error:
@@ -145,7 +147,7 @@ class _Clerk:
             "model": self.model,
             "iteration": self.seat.iteration,
             "call": self.call,
-            "attempt": tried.attempt,
+            "tries": tried.attempt,
             "seconds": tried.seconds,
         }
         context = self.seat.context

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue, TypeAdapter
 
-from agents.events import Journal
+from agents.events import Journal, bound
 from agents.state import Hypothesis
 from memory.ledger import Outcome
 from memory.runs import Attempt, RunFolder
@@ -86,7 +86,8 @@ class Attempts:
             best = self.best()
             incumbent = None if best is None else self.kernel(best.id)
             started = time.monotonic()
-            verdict = await self._executor.evaluate(self._task, kernel, incumbent)
+            with bound(attempt=self._run.next_id(), iteration=iteration):
+                verdict = await self._executor.evaluate(self._task, kernel, incumbent)
             seconds = time.monotonic() - started
             attempt = Attempt(
                 id=self._run.next_id(),
@@ -116,7 +117,8 @@ class Attempts:
         """
         while best := self.best():
             start = None if best.id == "a0" else self._incumbent_for_final()
-            verdict = await self._executor.evaluate(self._task, self.kernel(best.id), start, final=True)
+            with bound(attempt=best.id):
+                verdict = await self._executor.evaluate(self._task, self.kernel(best.id), start, final=True)
             if verdict.status == "unjudged":
                 return
             disturbed = isinstance(verdict, Accepted) and verdict.cores_used_by_others is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agents import briefing
 from agents.actions import TOOLS
 from agents.context import Context
+from agents.events import bound
 from agents.seat import Seat
 from agents.state import CodeOrder, Hypothesis, State
 from agents.toolbox import Toolbox
@@ -21,5 +22,6 @@ async def realise(order: CodeOrder, context: Context) -> State:
     end = await converse(seat, name, opening, Toolbox(TOOLS["coder"], seat))
     device_seconds = end.device_seconds
     if end.kernel is not None:
-        device_seconds += await judge_last(seat, end.kernel)
+        with bound(iteration=seat.iteration, role=seat.role, turn=name):
+            device_seconds += await judge_last(seat, end.kernel)
     return State(attempts=context.attempts.count, device_seconds=device_seconds)

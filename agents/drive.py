@@ -16,10 +16,11 @@ from agents.casting import Casting, refuse_without_start
 from agents.checkpoints import checkpointer, where_to_go_on
 from agents.context import Context, OnRoleText
 from agents.control import Control
-from agents.events import Journal, OnEvent
+from agents.events import Journal, OnEvent, bound
 from agents.graph import build_graph
 from agents.lessons import Lessons
 from agents.library import Library
+from agents.library_log import library_log
 from agents.limits import Clock, StopReason
 from agents.models.base import ModelUnavailable
 from agents.models.catalogue import Catalogue
@@ -85,7 +86,11 @@ async def optimize(
     control = control or Control()
     try:
         models = casting.roles()
-        with Journal(run.path / "events.jsonl", on_event, scrubber) as journal:
+        with (
+            bound(run=run.id, task=task.name),
+            library_log(run.path / "log.jsonl", scrubber),
+            Journal(run.path / "events.jsonl", on_event, scrubber) as journal,
+        ):
             drive = _Drive(
                 task,
                 settings,

@@ -1,58 +1,30 @@
 """What happens during a run, as it happens: the lines of `events.jsonl` and what `on_event` is called with.
 
-A line is one JSON object: `event` (the kind), `time` (ISO 8601, UTC) and that kind's fields. Seconds are floats.
-
-    kind             fields
-    run_started      run, task, target, models {role: spec, fallback}, budgets {name: value | null}, parallel
-    task_opened      seconds, sandbox, notes [str], workloads [{workload, weight, baseline_seconds, limit_seconds}]
-    iteration_started iteration, iterations
-    hypothesis       iteration, idea, change, metric, expected, parent, lessons [int], kind
-    attempt_judged   attempt, parent, iteration, kernel, change, outcome, note, seconds?, share_of_limit?, speedup?,
-                     stage?, reason?, device_seconds           (outcome: kept | same | slower | rejected | unjudged)
-    best_changed     attempt, iteration, seconds, share_of_limit, speedup, gain (start's time / its time, or null)
-    profiled         attempt, bottleneck, evidence [str], seconds
-    diagnosed        attempt, bottleneck, summary, hypothesis_held (bool | null)
-    model_called     role, model, iteration, call, attempt, stop, reply, seconds, and the cost: input_tokens,
-                     output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, estimated, dollars
-                     (call: equal for all attempts at one reply, also when a resumed run makes it again;
-                     reply: blob id; dollars: null while the price is unknown)
-    model_retried    role, model, iteration, call, attempt, fault, message, wait, seconds, and where the provider told
-                     it the cost: input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens,
-                     estimated, dollars                       (an attempt that failed, and is made again after `wait`)
-    model_failed     role, model, iteration, call, attempt, fault, message, seconds, and where the provider told it the
-                     cost: input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, estimated,
-                     dollars                                  (an attempt that failed, and is not made again)
-    model_changed    role, iteration, call, before, after, why, message
-                     (why: transient | overflow | refusal | auth | quota | bad_request | format | user)
-    model_corrected  role, model, iteration, call, case       (a reply that could not be used, and was answered so;
-                     case: truncated | empty | prose | refused | arguments)
-    tool_called      role, tool, ok, error (str | null), seconds
-    lesson           lesson (number), claim, says, confirmed, contradicted  (learnt, or measured again)
-    lessons_failed   message                                                (the store; the run goes on without)
-    iteration_ended  iteration, iterations, attempts, best, seconds | null, share_of_limit | null, elapsed,
-                     time_left | null, stale, harness_seconds  (time_left: to the earliest budget's end, estimated;
-                     stale: attempts since the last gain; harness_seconds: the iteration outside model calls and tools)
-    stopping         reason
-    run_ended        reason, iterations, attempts, kept, best, seconds | null, share_of_limit | null, speedup | null,
-                     elapsed
-    run_failed       error, message, advice                                           (an error, which is then raised)
+A line is one JSON object. Kinds, fields and units are the records of `agents/event_schema.py`, and docs/events.md lists
+them. Where in the run a line belongs is bound once, by whoever knows it (`bound`), and follows the work through every
+task and thread that it starts: coders in parallel do not mix.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import fcntl
+import os
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import structlog
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from agents.event_schema import BOUND, VERSION, check
 from agents.secrets import Scrubber
 from memory.files import write_failure
 
 EventKind: TypeAlias = Literal[
     "run_started",
+    "run_resumed",
     "task_opened",
     "iteration_started",
     "hypothesis",
@@ -76,47 +48,62 @@ EventKind: TypeAlias = Literal[
 
 
 class Event(BaseModel):
-    """One thing that happened; `fields` as the module's table says for its kind."""
+    """One thing that happened; `fields` as the kind's record in `agents.event_schema` says. `bound`: where in the run,
+    as far as it applies and is not one of the fields: run, task, iteration, turn, role, model, attempt."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     event: EventKind
     fields: dict[str, JsonValue]
+    bound: dict[str, JsonValue] = {}
 
 
 OnEvent: TypeAlias = Callable[[Event], None]
 
 
+@contextmanager
+def bound(**values: JsonValue) -> Iterator[None]:
+    """Within it, all lines and library logs of this task and of those that it starts have these values."""
+    with structlog.contextvars.bound_contextvars(**values):
+        yield
+
+
+def where() -> dict[str, JsonValue]:
+    """What is bound here."""
+    now = structlog.contextvars.get_contextvars()
+    return {name: now[name] for name in BOUND if now.get(name) is not None}
+
+
 class Journal:
-    """Writes each event to `path` and tells `on_event`, both without keys. Raises `RunFolderError` when the disk is
-    full."""
+    """Writes each event to `path` and tells `on_event`, both without keys. While it is open, it holds a lock on the
+    file, so that others can see whether the run is at work (`memory.tail`). Belongs to one event loop.
+
+    Raises `RunFolderError` when the disk is full, and pydantic's ValidationError for an event that is not as the
+    schema says.
+    """
 
     def __init__(self, path: Path, on_event: OnEvent, scrubber: Scrubber | None = None) -> None:
         self.path = path
         self._on_event = on_event
         self._scrubber = scrubber or Scrubber()
-        try:
-            torn = path.exists() and not path.read_bytes().endswith(b"\n")
-            self._file = path.open("a", encoding="utf-8")
-            if torn:
-                self._file.write("\n")
-        except OSError as error:
-            raise write_failure(path, error) from error
-        self._log = structlog.wrap_logger(
-            structlog.WriteLogger(self._file),
-            processors=[
-                structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-                structlog.processors.JSONRenderer(sort_keys=False),
-            ],
-        )
+        self._open()
 
     def tell(self, event: EventKind, **fields: JsonValue) -> None:
         fields = {name: self._scrubber.json(value) for name, value in fields.items()}
+        around = {name: self._scrubber.json(value) for name, value in where().items() if name not in fields}
         try:
-            self._log.msg(event, **fields)
+            self._stay_at_the_path()
+            self._log.msg(event, **around, **fields)
         except OSError as error:
             raise write_failure(self.path, error) from error
-        self._on_event(Event(event=event, fields=fields))
+        self._on_event(Event(event=event, fields=fields, bound=around))
+
+    def flush(self) -> None:
+        """What was told so far survives a power cut."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise write_failure(self.path, error) from error
 
     def __enter__(self) -> Journal:
         return self
@@ -125,3 +112,54 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
+
+    def _open(self) -> None:
+        """The file, locked where its file system knows locks; what is written next begins a line."""
+        try:
+            self._file = self.path.open("a", encoding="utf-8")
+            with suppress(OSError):
+                fcntl.flock(self._file, fcntl.LOCK_SH)
+            if ends_torn(self.path):
+                self._file.write("\n")
+        except OSError as error:
+            raise write_failure(self.path, error) from error
+        self._log = structlog.wrap_logger(
+            structlog.WriteLogger(self._file),
+            processors=[
+                structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+                _versioned,
+                structlog.processors.JSONRenderer(sort_keys=False),
+                _checked,
+            ],
+        )
+
+    def _stay_at_the_path(self) -> None:
+        """Begin another file where ours was moved away, as by a rotation of logs."""
+        ours = os.fstat(self._file.fileno())
+        try:
+            there: os.stat_result | None = self.path.stat()
+        except FileNotFoundError:
+            there = None
+        if there is None or not os.path.samestat(there, ours):
+            self._file.close()
+            self._open()
+
+
+def ends_torn(path: Path) -> bool:
+    """Whether the file ends amid a line, as after a kill. Raises OSError."""
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
+def _versioned(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What every line begins with, before the rest."""
+    return {"event": line.pop("event"), "time": line.pop("time"), "v": VERSION, **line}
+
+
+def _checked(_logger: object, _method: str, line: Any) -> str:
+    """`line` as it is, once it is what the schema says."""
+    check(str(line))
+    return str(line)

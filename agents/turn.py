@@ -16,6 +16,7 @@ from langgraph.func import task
 
 from agents import asking, repairs
 from agents.asking import Asked, Question
+from agents.events import bound
 from agents.models.base import Message, ModelUnavailable, Reply, Request, ToolCall
 from agents.models.failover import Voice
 from agents.repairs import WORDS, Case
@@ -194,10 +195,11 @@ async def converse(seat: Seat, name: str, opening: Opening, toolbox: Toolbox) ->
     name: the transcript's; unique in the run and equal when a resumed run does the turn again. Raises ModelUnavailable.
     """
     turn = _Turn(seat, name, toolbox, Thread(seat, name, opening), Voice(seat.context.models[seat.role]))
-    for _ in range(seat.context.settings.turn_steps):
-        await turn.step()
-        if turn.over:
-            break
+    with bound(iteration=seat.iteration, role=seat.role, turn=name):
+        for _ in range(seat.context.settings.turn_steps):
+            await turn.step()
+            if turn.over:
+                break
     turn.thread.leave()
     return TurnEnd(tuple(turn.ending), turn.kernel, turn.device_seconds)
 

@@ -3,7 +3,8 @@
     runs/<stamp>-<task>/
       config.json     what was asked for (see `RunFolder.create`)
       facts.json      a `tools.facts.TaskFacts`, once the task was opened
-      events.jsonl    one JSON object a line (kinds and fields: agents/events.py)
+      events.jsonl    one JSON object a line (kinds and fields: docs/events.md)
+      log.jsonl       warnings of libraries, if there were some
       state.sqlite    LangGraph checkpoints
       attempts/a7/    attempt.json, verdict.json, kernel/<files>; profile.json, diagnosis.json, final.json if there are
       best            link to the best attempt's folder, swapped atomically; absent until an attempt was accepted
@@ -22,7 +23,6 @@ anything refers to it; other files may lose their newest lines in a power cut, n
 
 from __future__ import annotations
 
-import json
 import re
 import time
 import uuid
@@ -44,7 +44,6 @@ from memory.files import (
     link_atomically,
     read_json,
     read_json_if_there,
-    read_text,
     remove,
     write_atomically,
     write_failure,
@@ -52,6 +51,7 @@ from memory.files import (
 from memory.history import Blobs, Evicted, JsonLines, Transcript
 from memory.ledger import LedgerEntry, Outcome, settings_of
 from memory.lock import hold
+from memory.tail import read_events
 
 FORMAT = 2
 """Of the run folder; what older ones need is in agents/upgrade.py."""
@@ -258,10 +258,8 @@ class RunFolder:
         return iteration is None or not isinstance(measured_after, int) or measured_after < iteration
 
     def events(self) -> list[Json]:
-        """The event lines so far; a torn last line (after a kill) is left out."""
-        path = self.path / "events.jsonl"
-        lines = read_text(path).splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        """The event lines so far; what a kill or a power cut left of a line is passed over."""
+        return read_events(self.path / "events.jsonl")
 
     def folder_of(self, attempt_id: str) -> Path:
         return self.path / "attempts" / attempt_id
