@@ -7,6 +7,7 @@ import re
 from typing import Any, Literal
 
 from agents.models import errors
+from agents.models.ambient import headers_for
 from agents.models.base import ModelError, Opaque, Reply, Request, ToolCall, Usage
 from agents.models.connections import Connection
 from agents.models.conversation import Conversation, Turn, arrange
@@ -47,7 +48,7 @@ class Messages:
             timeout=timeout,
             http_client=anthropic.DefaultAsyncHttpxClient(verify=trust()),
             max_retries=0,
-            default_headers=connection.headers,
+            default_headers=headers_for(connection, anthropic.Omit(), "ANTHROPIC_CUSTOM_HEADERS"),
         )
 
     def errors(self) -> tuple[type[Exception], ...]:
@@ -269,7 +270,7 @@ class _Message:
         return ""
 
     def _count(self, usage: Fields) -> None:
-        """Counts are sums from the begin of the message; a later one takes the place of an earlier."""
+        """Counts are sums from the begin of the message, so the larger one holds: some gateways end with zeros."""
         told = {name: value for name, value in usage.items() if index(value) is not None}
         told |= {n: v for n, v in fields(usage.get("output_tokens_details")).items() if index(v) is not None}
-        self._counts.update({name: count(value) for name, value in told.items()})
+        self._counts.update({name: max(count(value), self._counts.get(name, 0)) for name, value in told.items()})

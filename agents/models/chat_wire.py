@@ -128,11 +128,12 @@ class _Completion:
         self._usage = fields(event.get("usage")) or self._usage
         said = ""
         for choice in items(event.get("choices"))[:1]:
-            said = self._grow(fields(choice.get("delta")))
-            if choice.get("finish_reason") == "error":
+            said = self._grow(fields(choice.get("delta")) or fields(choice.get("message")))
+            stop = text(choice.get("finish_reason"))
+            if stop == "error":
                 raise errors.from_body(event, self._model, self._key, self.usage())
-            if isinstance(choice.get("finish_reason"), str):
-                self._stop, self.finished = text(choice.get("finish_reason")), True
+            if stop:  # some servers send an empty one all along
+                self._stop, self.finished = stop, True
                 said += self._thoughts.rest()
         if said:
             self._said.append(said)
@@ -184,25 +185,43 @@ class _Completion:
             self._grow_call(call)
         if text(delta.get("refusal")):
             self._stop = "refusal"
-        return self._thoughts.add(text(delta.get("content"))) + text(delta.get("refusal"))
+        return self._thoughts.add(_content(delta.get("content"))) + text(delta.get("refusal"))
 
     def _grow_call(self, piece: Fields) -> None:
-        """A piece belongs to the call of its index, unless it brings a name and another id: some servers count all
-        calls as the first one, and some count none."""
+        """A piece belongs to the call of its index, unless it brings a name and another id, or a name and arguments
+        where there is a whole call: some servers count all calls as the first one, and some count or name none."""
         function, name = fields(piece.get("function")), text(piece.get("id"))
         at = index(piece.get("index"))
         call = next((c for c in reversed(self._calls) if c["at"] == at), None)
         if at is None:
             call = next((c for c in self._calls if name and c["id"] == name), self._calls[-1] if self._calls else None)
-        if call is None or (name and call["id"] not in ("", name) and text(function.get("name"))):
+        given = function.get("arguments")
+        arguments = json.dumps(given) if isinstance(given, dict) else text(given)
+        another = bool(name) and call is not None and call["id"] not in ("", name)
+        if call is None or (text(function.get("name")) and (another or (arguments.strip() and _is_whole(call)))):
             call = {"at": at, "id": "", "name": "", "arguments": [], "extra": {}}
             self._calls.append(call)
         call["id"] = call["id"] or name
         call["name"] = call["name"] or text(function.get("name"))
-        arguments = function.get("arguments")
-        call["arguments"].append(json.dumps(arguments) if isinstance(arguments, dict) else text(arguments))
+        call["arguments"].append(arguments)
         if piece.get("extra_content"):
             call["extra"]["extra_content"] = piece["extra_content"]
+
+
+def _is_whole(call: dict[str, Any]) -> bool:
+    """Whether nothing can follow a call's arguments."""
+    pieces: list[str] = call["arguments"]
+    if not pieces or not pieces[-1].rstrip().endswith("}"):
+        return False
+    try:
+        return isinstance(json.loads("".join(pieces)), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _content(value: object) -> str:
+    """What is said: a text, or its parts."""
+    return text(value) or "".join(text(part.get("text")) for part in items(value) if part.get("type") == "text")
 
 
 def _dollars(value: object) -> float | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from agents.models.ambient import headers_for
 from agents.models.connections import Connection
 from agents.models.shapes import count, fields, items
 from agents.models.tls import trust
@@ -16,17 +17,19 @@ _WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_le
 
 
 def open_client(connection: Connection) -> Any:
-    """A client for `connection`, its retries off. It reads no key from the environment."""
+    """A client for `connection`, its retries off. It reads no key from the environment, and no headers that are meant
+    for another address."""
     import httpx2
     import openai
 
+    more = ("OpenAI-Organization", "OpenAI-Project")
     return openai.AsyncOpenAI(
         api_key=connection.secret or "none",
         base_url=connection.base_url or "https://api.openai.com/v1",
         timeout=httpx2.Timeout(connection.timeout, connect=connection.connect_timeout),
         http_client=openai.DefaultAsyncHttpxClient(verify=trust()),
         max_retries=0,
-        default_headers=connection.headers,
+        default_headers=headers_for(connection, openai.Omit(), "OPENAI_CUSTOM_HEADERS", more),
     )
 
 

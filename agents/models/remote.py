@@ -15,10 +15,10 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from agents.models import errors
-from agents.models.base import Dialect, Message, ModelError, OnText, Reply, Request, Usage
+from agents.models.base import Dialect, Message, ModelError, OnText, Opaque, Reply, Request, ToolCall, Usage
 from agents.models.connections import Connection
 from agents.models.error_table import StaleReasoning
-from agents.models.shapes import Fields, clean, fields, sound_json
+from agents.models.shapes import Fields, clean, fields, sound, sound_json
 from agents.models.spec import ModelSpec
 
 DEFAULT_WINDOW = 128_000
@@ -131,10 +131,8 @@ class Remote:
         else:
             raise ModelError("transient", f"{self.name}: the reply was paused again and again", usage=assembly.usage())
         heard.end()
-        reply = assembly.reply()
-        calls = tuple(call.model_copy(update={"arguments": sound_json(call.arguments)}) for call in reply.tool_calls)
-        usage = assembly.usage() or _estimated(request, reply)
-        return reply.model_copy(update={"tool_calls": calls, "usage": usage})
+        reply = _storable(assembly.reply())
+        return reply.model_copy(update={"usage": assembly.usage() or _estimated(request, reply)})
 
     async def _listen(self, client: Any, body: dict[str, Any], assembly: Assembly, heard: _Heard) -> None:
         """One stream from its begin to its finish marker."""
@@ -159,13 +157,13 @@ class Remote:
         """The next event as plain fields, empty for what is no object; None at the end."""
         try:
             event = await anext(stream)
+            if isinstance(event, BaseModel):
+                return event.model_dump(warnings=False, exclude_unset=True)
         except StopAsyncIteration:
             return None
         except (ValueError, TypeError, AttributeError) as error:
             # The SDKs validate nothing, and stumble over JSON of another shape with whatever Python raises then.
             raise errors.lost(error, self.name) from None
-        if isinstance(event, BaseModel):
-            return event.model_dump(warnings=False, exclude_unset=True)
         return fields(event)
 
     async def _check(self, response: Any) -> None:
@@ -224,6 +222,18 @@ class _Heard:
     def _say(self, piece: str) -> None:
         if piece and self._on_text is not None:
             self._on_text(clean(piece))
+
+
+def _storable(reply: Reply) -> Reply:
+    """`reply` without halves of surrogate pairs, wherever a server put them."""
+    calls = [
+        ToolCall(id=clean(call.id), name=clean(call.name), arguments=sound_json(call.arguments))
+        for call in reply.tool_calls
+    ]
+    opaque = reply.opaque
+    if opaque is not None:
+        opaque = Opaque(owner=opaque.owner, items=tuple(sound(item) for item in opaque.items))
+    return reply.model_copy(update={"tool_calls": tuple(calls), "opaque": opaque})
 
 
 def _object(content: bytes) -> Fields:

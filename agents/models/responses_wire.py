@@ -108,9 +108,10 @@ class _Response:
         """Places of the items that text came from."""
         self._response: Fields = {}
         self._refused = False
+        self._cut = False
 
     def take(self, event: Fields) -> str:
-        kind, at = text(event.get("type")), index(event.get("output_index")) or 0
+        kind, at = text(event.get("type")), self._place(event)
         if kind in ("response.output_text.delta", "response.refusal.delta"):
             self._refused |= kind == "response.refusal.delta"
             return self._say(at, text(event.get("delta")))
@@ -122,6 +123,7 @@ class _Response:
             return self._done(at, dict(fields(event.get("item"))))
         elif kind in ("response.completed", "response.incomplete"):
             self._response, self.finished = fields(event.get("response")), True
+            self._cut = "incomplete" in (kind.partition(".")[2], self._response.get("status"))
             if not self._items:
                 return "".join(self._done(i, dict(item)) for i, item in enumerate(items(self._response.get("output"))))
         elif kind in ("response.failed", "response.cancelled"):
@@ -158,9 +160,9 @@ class _Response:
             elif item.get("type") == "reasoning":
                 kept.append(item)
         stop: Literal["done", "tools", "length", "refused"] = "tools" if calls else "done"
-        if self._response.get("status") == "incomplete":
+        if self._cut:
             reason = fields(self._response.get("incomplete_details")).get("reason")
-            stop = _CUT.get(text(reason), stop)
+            stop = _CUT.get(text(reason), "length")
         if self._refused:
             stop = "refused"
         sealed = any(item.get("type") == "reasoning" or "phase" in item for item in kept)
@@ -173,6 +175,16 @@ class _Response:
 
     def rest(self, body: dict[str, Any]) -> None:
         """This provider pauses nothing."""
+
+    def _place(self, event: Fields) -> int:
+        """Among the output items; by the item's id where a server counts none."""
+        if (at := index(event.get("output_index"))) is not None:
+            return at
+        name = text(event.get("item_id")) or text(fields(event.get("item")).get("id"))
+        last = max(self._items, default=0)
+        if not name:
+            return last
+        return next((at for at, item in self._items.items() if item.get("id") == name), last + bool(self._items))
 
     def _done(self, at: int, item: dict[str, Any]) -> str:
         """An item that is whole; its text, if none of it came in pieces."""

@@ -6,7 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from pydantic import JsonValue
+
 Fields: TypeAlias = Mapping[str, object]
+MOST_TOKENS = 10**12
+"""No model reads or writes so many; a count beyond it is nonsense that no sum of money could hold."""
 
 
 def fields(value: object) -> Fields:
@@ -25,10 +29,14 @@ def text(value: object) -> str:
 
 def count(value: object) -> int:
     """A number of tokens; 0 for what is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    number = index(value)
+    return number if number is not None and 0 < number < MOST_TOKENS else 0
 
 
 def index(value: object) -> int | None:
+    """A whole number, which some servers write as `3.0`."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -38,6 +46,17 @@ def clean(value: str) -> str:
     if value.isascii():
         return value
     return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def sound(value: JsonValue) -> JsonValue:
+    """`value` with `clean` done to all its strings, names included."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [sound(item) for item in value]
+    if isinstance(value, dict):
+        return {clean(name): sound(item) for name, item in value.items()}
+    return value
 
 
 def sound_json(written: str) -> str:
