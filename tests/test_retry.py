@@ -90,12 +90,23 @@ async def test_what_will_not_pass_is_asked_once(fault: ModelFault) -> None:
 
 @pytest.mark.parametrize(
     ("asked_for", "waited"),
-    [(0.0, 0.5), (7.0, 7.5), (RETRY_AFTER_CAP, RETRY_AFTER_CAP + 0.5), (86_400.0, RETRY_AFTER_CAP + 0.5), (-3.0, 0.5)],
+    [(1.0, 1.5), (7.0, 7.5), (RETRY_AFTER_CAP, RETRY_AFTER_CAP + 0.5), (1e9, RETRY_AFTER_CAP + 0.5)],
 )
 async def test_retry_after_is_obeyed_up_to_a_cap(asked_for: float, waited: float) -> None:
     world = World([passing(asked_for), says("hello")])
     await world.go()
     assert world.waits == [waited]
+
+
+@pytest.mark.parametrize("asked_for", [0.0, -3.0, -1e9, 0.02])
+async def test_a_server_that_asks_for_no_wait_is_not_asked_without_end(asked_for: float) -> None:
+    waits = []
+    for retry_after in (asked_for, None):
+        world = World([passing(retry_after)])
+        with pytest.raises(ModelError, match="503"):
+            await world.go()
+        waits.append(world.waits)
+    assert waits[0] == waits[1] and len(waits[0]) < 40
 
 
 async def test_patience_bounds_the_sum_of_all_waiting() -> None:

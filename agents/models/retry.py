@@ -16,6 +16,9 @@ from agents.models.base import ChatModel, ModelError, ModelUnavailable, OnText, 
 
 RETRY_AFTER_CAP = 120.0
 """Seconds. A provider that asks for more is asked again after this all the same."""
+SHORTEST_ASKED = 1.0
+"""Seconds. A Retry-After below is as good as none: some servers send 0 or a date in the past for as long as they are
+out of order, and would be asked without end."""
 FIRST_WAIT, LONGEST_WAIT = 2.0, 60.0
 """Seconds: upper ends of the first wait and of any."""
 JITTER = 1.0
@@ -123,8 +126,8 @@ async def persist(
 
 def wait_after(error: ModelError, attempt: int, chance: float) -> float:
     """Seconds to wait after the attempt of that number (from 1) failed. chance: from 0 to 1."""
-    if error.retry_after is not None:
-        return min(max(0.0, error.retry_after), RETRY_AFTER_CAP) + JITTER * chance
+    if error.retry_after is not None and error.retry_after >= SHORTEST_ASKED:
+        return min(error.retry_after, RETRY_AFTER_CAP) + JITTER * chance
     return min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(attempt - 1, 10)) * (0.5 + 0.5 * chance)
 
 
