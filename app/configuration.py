@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar, get_args
-from urllib.parse import urlsplit
 
 from agents.models.base import Dialect
 from agents.models.catalogue import Catalogue, Price
-from agents.models.connections import Connection, Connections
+from agents.models.connections import Connection, Connections, is_address
 from agents.models.spec import TAKES_REST_AS_IT_IS, parse_spec
 from agents.settings import DEFAULT_MODEL, ROLES, Role
 from app.endpoints import Endpoints, endpoints_of
@@ -243,10 +242,9 @@ def _by_provider(flag: str, texts: Iterable[str], providers: list[str], check: o
 
 
 def _url(flag: str, text: str) -> str:
-    parts = urlsplit(text.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+    if not is_address(text.strip()) or "@" in text:
         raise WarpsmithError(
-            f"{flag} needs an address that begins with http:// or https:// and holds no password",
+            f"{flag} needs an address that begins with http:// or https:// and holds no password, `?` or `#`",
             f"For instance: {flag} http://127.0.0.1:8000/v1",
         )
     return text.strip()

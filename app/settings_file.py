@@ -14,11 +14,12 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from agents.models.base import Dialect
 from agents.models.catalogue import Price
-from agents.models.connections import Wire
+from agents.models.connections import Wire, is_address
+from agents.models.spec import TAKES_REST_AS_IT_IS, parse_spec
 from agents.secrets import Scrubber
 from tools.errors import WarpsmithError
 
@@ -34,7 +35,7 @@ class SettingsFileError(WarpsmithError):
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def _day(value: object) -> object:
@@ -42,6 +43,26 @@ def _day(value: object) -> object:
     if isinstance(value, dict) and isinstance(value.get("date"), date):
         return value | {"date": value["date"].isoformat()}
     return value
+
+
+def _address(text: str) -> str:
+    if not is_address(text) or "@" in text:
+        raise ValueError("it is no address in full like http://127.0.0.1:8000/v1, without `@`, `?` and `#`")
+    return text
+
+
+def _provider(name: str) -> str:
+    if name in TAKES_REST_AS_IT_IS:
+        raise ValueError(f"`{name}:` is no server; choose another name")
+    return name
+
+
+def _priced(name: str) -> str:
+    try:
+        parse_spec(name)
+    except WarpsmithError as error:
+        raise ValueError(error.message) from error
+    return name
 
 
 class RoleTable(_Table):
@@ -77,7 +98,7 @@ class EndpointTable(_Table):
 
     wire: Wire | None = None
     """chat: Chat Completions; responses: OpenAI's Responses; messages: Anthropic's Messages."""
-    base_url: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
+    base_url: Annotated[str, AfterValidator(_address)] | None = None
     key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Name of the environment variable that holds the key."""
     key_file: str | None = None
@@ -91,7 +112,9 @@ class EndpointTable(_Table):
     """Seconds without a byte until a request counts as lost."""
     total_timeout: float | None = Field(default=None, gt=0)
     """Seconds that one request may take in all."""
-    headers: dict[str, str] = {}
+    headers: dict[
+        Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")], Annotated[str, Field(pattern=r"^[ -~]*$")]
+    ] = {}
     """Sent with each request; none of them secret."""
     sends_reasoning_back: bool | None = None
     """`chat` only: whether a model's reasoning goes back with its messages; some servers demand it, some refuse it."""
@@ -113,8 +136,8 @@ class SettingsFile(_Table):
     """What one file says. Everything is absent that it does not say."""
 
     models: ModelsTable = ModelsTable()
-    endpoints: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")], EndpointTable] = {}
-    prices: dict[str, Annotated[Price, BeforeValidator(_day)]] = {}
+    endpoints: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$"), AfterValidator(_provider)], EndpointTable] = {}
+    prices: dict[Annotated[str, AfterValidator(_priced)], Annotated[Price, BeforeValidator(_day)]] = {}
     """`[prices."provider:model"]`: US dollars for a million tokens, over what `agents.models.catalogue` knows."""
     budgets: BudgetsTable = BudgetsTable()
 
@@ -203,11 +226,18 @@ def _explain(path: Path, error: ValidationError) -> SettingsFileError:
 
 def _known_keys(table: tuple[str, ...]) -> list[str]:
     """The keys that the table at this path may have."""
-    record: Any = SettingsFile
+    kind: Any = SettingsFile
     for key in table:
-        record = get_args(record)[1] if get_origin(record) is dict else record.model_fields[key].annotation
-        record = get_args(record)[0] if get_origin(record) is Annotated else record
-    return list(record.model_fields)
+        kind = get_args(kind)[1] if get_origin(kind) is dict else next(_records(kind)).model_fields[key].annotation
+    return list(next(_records(kind)).model_fields)
+
+
+def _records(kind: Any) -> Iterator[type[BaseModel]]:
+    """The records that an annotation is about, under `| None` and validators."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    for part in get_args(kind):
+        yield from _records(part)
 
 
 def describe(path: Path) -> str:

@@ -104,7 +104,7 @@ def test_addresses_go_to_the_provider_in_use(tmp_path: Path) -> None:
     assert url("openai-chat", "http://a/v1", model="openai-chat:q") == "http://a/v1"
     assert url("anthropic", "http://a", model="anthropic:q", ANTHROPIC_BASE_URL="http://b") == "http://a"
     assert url("anthropic", model="anthropic:q", ANTHROPIC_BASE_URL="http://b") == "http://b"
-    assert url("openai", "openai=http://a/v1?x=1", "http://b/v1") == "http://a/v1?x=1"
+    assert url("openai", "openai=http://a/x=1/v1", "http://b/v1") == "http://a/x=1/v1"
     with pytest.raises(WarpsmithError, match="could be for openai or anthropic"):
         made(tmp_path, Asked(planner="openai:a", coder="anthropic:b", base_url=("http://a",)))
 
@@ -162,6 +162,10 @@ def test_a_model_without_its_key_is_one_sentence(tmp_path: Path) -> None:
         (Asked(model="openai-chat:x"), {}, "--base-url"),
         (Asked(base_url=("127.0.0.1:8000",)), {}, "http://"),
         (Asked(base_url=("http://me:word@host/v1",)), {}, "password"),
+        (Asked(base_url=("http://[::1/v1",)), {}, "--base-url"),
+        (Asked(base_url=("http://host:99999/v1",)), {}, "--base-url"),
+        (Asked(base_url=("http://host/v1?version=1",)), {}, "--base-url"),
+        (Asked(model="openai:a\x1b[31m"), {}, "can't be seen"),
         (Asked(base_url=("nowhere=http://host/v1",)), {}, "nowhere"),
         (Asked(dialect=("latin",)), {}, "native, json, text"),
         (Asked(), {"WARPSMITH_MAX_DOLLARS": "much"}, "WARPSMITH_MAX_DOLLARS"),

@@ -65,6 +65,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
         ('[models.roles.codr]\nmodel = "a:b"\n', "models.roles.codr", "coder"),
         ('[endpoints.local]\nurl = "http://x"\n', "endpoints.local.url", "base_url"),
         ('[prices."a:b"]\ninput = 1\noutput = 1\ncache = 1\n', "prices.a:b.cache", "cached"),
+        ('[prices."a:b".long]\nabove = 1\ninput = 1\noutput = 1\ncash = 1\n', "prices.a:b.long.cash", "cached"),
         ("[budgets]\ndollars = 5\n", "budgets.dollars", "max_dollars"),
     ],
 )
@@ -83,9 +84,29 @@ def test_an_unknown_key_names_file_key_and_the_nearest_known(tmp_path: Path, tex
         ('[endpoints.local]\nwire = "smoke"\n', "endpoints.local.wire"),
         ('[endpoints.local]\nbase_url = "127.0.0.1:8000"\n', "endpoints.local.base_url"),
         ('[endpoints.local]\nbase_url = "http://me:word@host/v1"\n', "endpoints.local.base_url"),
+        *(
+            (f'[endpoints.local]\nbase_url = "{address}"\n', "endpoints.local.base_url")
+            for address in (
+                "http:///v1",
+                "http://[::1/v1",
+                "http://h:x/v1",
+                "http://h:99999/v1",
+                "http://h/v1?a",
+                "ftp://h",
+            )
+        ),
+        ("[endpoints.local]\ntimeout = inf\n", "endpoints.local.timeout"),
+        ('[endpoints.local.headers]\n"X Y" = "z"\n', "endpoints.local.headers"),
+        ('[endpoints.local.headers]\nX = "a\\nb"\n', "endpoints.local.headers.X"),
+        ('[endpoints.local.headers]\nX = "\u00fc"\n', "endpoints.local.headers.X"),
+        ('[endpoints.builtin]\nbase_url = "http://h/v1"\n', "endpoints.builtin"),
+        ('[endpoints.replay]\nbase_url = "http://h/v1"\n', "endpoints.replay"),
         ('[endpoints.Local]\nwire = "chat"\n', "Local"),
         ('[models]\nfallback = "a:b"\n', "models.fallback"),
         ("[budgets]\nmax_dollars = 0\n", "budgets.max_dollars"),
+        ("[budgets]\nmax_dollars = inf\n", "budgets.max_dollars"),
+        ("[prices.gpt]\ninput = 1\noutput = 1\ndate = 2026-11-30\n", "prices.gpt"),
+        ('[prices."a:b"]\ninput = inf\noutput = 1\ndate = 2026-11-30\n', "prices.a:b.input"),
         ('[prices."a:b"]\ninput = 1\ndate = 2026-11-30\n', "prices.a:b.output"),
         ('[prices."a:b"]\ninput = 1\noutput = 1\n', "prices.a:b.date"),
     ],

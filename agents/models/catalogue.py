@@ -30,7 +30,7 @@ class Rates(BaseModel):
     out, which is never too little for the first and may be for the second.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)

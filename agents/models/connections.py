@@ -6,16 +6,14 @@ the environment (flags and `warpsmith.toml` are the app's).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from agents.models.base import Dialect
 from agents.models.spec import UnknownModel
-
-_URL = re.compile(r"https?://[^\s/]+\S*\Z")
 
 Wire: TypeAlias = Literal["responses", "chat", "messages"]
 """A protocol. responses: OpenAI's Responses; chat: Chat Completions, which most servers speak; messages: Anthropic's
@@ -100,12 +98,23 @@ class Connections(BaseModel):
                 f"`{provider}:` needs the address of a server",
                 "Pass --base-url, e.g. --base-url http://127.0.0.1:8000/v1.",
             )
-        if connection.base_url is not None and not _URL.match(connection.base_url):
+        if connection.base_url is not None and not is_address(connection.base_url):
             raise UnknownModel(
                 f"`{connection.base_url}`, where `{provider}:` is to be found, is no address",
-                "Write it in full, e.g. http://127.0.0.1:8000/v1.",
+                "Write it in full and without a question behind it, e.g. http://127.0.0.1:8000/v1.",
             )
         return connection
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` names a server in full, with a path that others can be put behind."""
+    try:
+        parts = urlsplit(text)
+        in_range = parts.port != 0  # looking at the port raises ValueError for one that is none
+    except ValueError:
+        return False
+    plain = text.isprintable() and not set(text) & set(" ?#\\")
+    return plain and in_range and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _filled(connection: Connection, environ: Mapping[str, str]) -> Connection:

@@ -56,6 +56,8 @@ def parse_spec(text: str) -> ModelSpec:
         )
     if provider in TAKES_REST_AS_IT_IS:
         return ModelSpec(provider=provider, model=rest)
+    if not written.isprintable():
+        raise UnknownModel(f"the model {written!r} holds signs that can't be seen", "Write it again.")
     model, at, effort = rest.rpartition("@")
     if not at or not effort.isalpha():
         return ModelSpec(provider=provider, model=rest)
