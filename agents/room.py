@@ -65,6 +65,8 @@ def bounded(seat: Seat, answer: str) -> str:
 
 def observe(seat: Seat, request: Request, usage: Usage, model: str) -> None:
     """Learn from what `model` reported for `request` how far our count is from its own."""
+    if usage.input_tokens == 0:
+        return
     counted = sum(cost(message, COUNTER) for message in request.messages)
     counted += COUNTER.count("\n".join(spec.model_dump_json() for spec in request.tools))
     seat.context.run.calibration.observe(seat.role, model, seat.iteration, counted, usage.input_tokens)
