@@ -125,7 +125,7 @@ async def run(
                 f"mode `full` judges one candidate, not {len(kernels)}", "Use `quick` to choose between several."
             )
         parent = candidates[0].base or seat.parent
-        judged = await attempts.judge(kernels[0], parent, seat.iteration, seat.hypothesis)
+        judged = await attempts.judge(kernels[0], parent, seat.iteration, seat.hypothesis, seat.call)
         return Result(value=findings.of_judged(judged), device_seconds=judged.device_seconds, kernel=kernels[0])
     started = time.monotonic()
     best = attempts.best()

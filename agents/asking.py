@@ -1,7 +1,8 @@
 """One call to a model: from the run's patience and purse to the lines of the journal.
 
 A reply counts once it stands in events.jsonl: a resumed run that comes to the same call finds it there and pays for
-nothing twice, however it was killed.
+nothing twice, however it was killed. A call's name is that of its turn and how much came before it in that turn, so it
+is the same while it is tried with one model after the other, and in every process.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypedDict
 
-from langgraph.config import get_config
 from pydantic import JsonValue
 
 from agents.events import bound
@@ -22,6 +22,7 @@ from agents.models.retry import Patience, Tried, persist
 from agents.repairs import Case
 from agents.room import observe
 from agents.seat import Seat
+from agents.told import COSTLY
 from memory.tokens import TokenCounter
 
 
@@ -38,9 +39,10 @@ class Asked(TypedDict):
 
 @dataclass(frozen=True)
 class Question:
-    """A request to one of the models that are left, the next one first. `counter` counts its tokens; `change` and
-    `corrected` are told with it."""
+    """A request to one of the models that are left, the next one first. `call` is the call's name; `counter` counts its
+    tokens; `change` and `corrected` are told with it."""
 
+    call: str
     request: Request
     voice: Voice
     counter: TokenCounter
@@ -49,27 +51,28 @@ class Question:
 
 
 async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], None]) -> Asked:
-    """Ask for the next message. Must be called in a task of the graph.
+    """Ask for the next message.
 
     Raises ModelUnavailable when the model can't reply and no other is left, or when the run is to stop: such a call is
     made again by a resumed run.
     """
     context, voice = seat.context, question.voice
-    call = str(get_config()["metadata"]["langgraph_checkpoint_ns"]).rsplit(":", 1)[-1]
+    earlier = context.answered.find(question.call)
+    if earlier is not None and context.run.blobs.holds(earlier.blob):
+        return _asked(earlier.model, reply=earlier.blob)
     left = voice.left()
     if not left:
         raise voice.unavailable()
     model = left[0].name
-    if (earlier := context.answered.find(call)) is not None:
-        return _asked(earlier.model, reply=earlier.blob)
     spent = context.purse.spent_with(seat.device_seconds)
-    if ended := out_of_budget(spent, context.clock.elapsed, context.settings.budgets):
+    own = out_of_budget(spent, context.clock.elapsed, context.settings.budgets)
+    if ended := own or context.purse.common_over:
         return _asked(model, ended=ended)
-    clerk = _Clerk(seat, call, model, write_reply)
+    clerk = _Clerk(seat, question.request, question.call, model, write_reply)
     clerk.tell_first(question)
     try:
         with bound(model=model):
-            reply = await persist(
+            await persist(
                 left[0].model,
                 question.request,
                 lambda piece: context.on_text(seat.role, piece),
@@ -82,9 +85,6 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
         return _failed(question, left, error)
     finally:
         context.clock.outside(clerk.outside)
-    observe(seat, question.request, reply.usage, model)
-    if reply.stop == "refused" and len(left) > 1:
-        return _asked(model, gone=("refusal", "it declined to answer"))
     return _asked(model, reply=clerk.blob)
 
 
@@ -117,6 +117,7 @@ class _Clerk:
     """Writes down what happens in one call."""
 
     seat: Seat
+    request: Request
     call: str
     model: str
     write_reply: Callable[[Reply], None]
@@ -161,11 +162,15 @@ class _Clerk:
                 context.journal.tell("model_retried", **about, wait=tried.wait)
             return
         reply = tried.outcome
-        self.blob = context.run.blobs.put(reply.model_dump_json())
+        costly = tried.seconds >= COSTLY or bool(reply.usage.dollars)
+        self.blob = context.run.blobs.put(reply.model_dump_json(), durable=costly)
         self.write_reply(reply)
+        observe(self.seat, self.request, reply.usage, self.model)
         context.journal.tell(
             "model_called", **about, stop=reply.stop, reply=self.blob, **reply.usage.model_dump(mode="json")
         )
+        if costly:
+            context.journal.flush()
 
 
 def _patience(seat: Seat, has_another: bool) -> Patience:

@@ -27,7 +27,7 @@ _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 
 @dataclass(frozen=True)
 class Judged:
-    """An attempt and its verdict. `device_seconds` is 0 when the same kernel had been judged before."""
+    """An attempt and its verdict. `device_seconds` is 0 when another call had the same kernel judged before."""
 
     attempt: Attempt
     verdict: Verdict
@@ -78,11 +78,23 @@ class Attempts:
     def verdict(self, attempt_id: str) -> Verdict:
         return _VERDICT.validate_python(self._run.verdict(attempt_id))
 
-    async def judge(self, kernel: Kernel, parent: str | None, iteration: int, hypothesis: Hypothesis | None) -> Judged:
-        """The gauntlet on `kernel`, raced against the best so far. A kernel judged before gets its earlier verdict."""
+    async def judge(
+        self,
+        kernel: Kernel,
+        parent: str | None,
+        iteration: int,
+        hypothesis: Hypothesis | None,
+        call: str | None = None,
+    ) -> Judged:
+        """The gauntlet on `kernel`, raced against the best so far. A kernel judged before gets its earlier verdict.
+
+        call: the step of the run that asks; one that was killed after its kernel was judged gets the same again.
+        """
         async with self._turnstile:
-            if earlier := self._run.find_kernel(kernel.id):
-                return Judged(earlier, self.verdict(earlier.id), 0.0, is_new=False)
+            if earlier := self._made_by(call) or self._run.find_kernel(kernel.id):
+                again = call is not None and earlier.call == call
+                seconds = earlier.device_seconds if again else 0.0
+                return Judged(earlier, self.verdict(earlier.id), seconds, is_new=again)
             best = self.best()
             incumbent = None if best is None else self.kernel(best.id)
             started = time.monotonic()
@@ -101,6 +113,7 @@ class Attempts:
                 note=_note(verdict, best),
                 judged_at=time.time(),
                 device_seconds=seconds,
+                call=call,
                 **_figures(verdict),
             )
             self._run.add_attempt(attempt, kernel.files, verdict.model_dump(mode="json"))
@@ -108,14 +121,21 @@ class Attempts:
             self._refuse_to_go_on_blind()
             return Judged(attempt, verdict, seconds, is_new=True)
 
+    def tell_untold(self) -> None:
+        """Of each attempt, unless a process did that was killed later (the journal knows)."""
+        for attempt in self._run.attempts():
+            self._tell(attempt, self.verdict(attempt.id))
+
     async def measure_winner(self, iteration: int) -> None:
         """Measures the best kernel of all iterations up to `iteration` afresh against the starting kernel; one that
         fails loses its place to the next best.
 
         What could not be judged keeps its place, without a final verdict; so does one whose last race other programs
-        disturbed, with the verdict that says so: such a race refutes nothing.
+        disturbed, with the verdict that says so: such a race refutes nothing. What was measured after this iteration
+        already is not measured again.
         """
-        while best := self.best():
+        while (best := self.best()) and not self._is_final(best.id, iteration):
+            started = time.monotonic()
             start = None if best.id == "a0" else self._incumbent_for_final()
             with bound(attempt=best.id):
                 verdict = await self._executor.evaluate(self._task, self.kernel(best.id), start, final=True)
@@ -123,9 +143,22 @@ class Attempts:
                 return
             disturbed = isinstance(verdict, Accepted) and verdict.cores_used_by_others is not None
             confirmed = disturbed or outcome_of(verdict) == "kept"
-            self._run.add_final(best.id, verdict.model_dump(mode="json"), confirmed, iteration)
+            seconds = time.monotonic() - started
+            self._run.add_final(best.id, verdict.model_dump(mode="json"), confirmed, iteration, seconds)
             if confirmed:
                 return
+
+    def final_seconds(self, iteration: int) -> float:
+        """What the fresh measurements took that were made after this iteration."""
+        finals = [self._run.final(attempt.id) or {} for attempt in self._run.attempts()]
+        return sum(float(str(f.get("seconds", 0.0))) for f in finals if f.get("iteration") == iteration)
+
+    def _is_final(self, attempt: str, iteration: int) -> bool:
+        final = self._run.final(attempt)
+        return final is not None and final.get("iteration") == iteration
+
+    def _made_by(self, call: str | None) -> Attempt | None:
+        return None if call is None else next((a for a in self._run.attempts() if a.call == call), None)
 
     def _incumbent_for_final(self) -> Kernel | None:
         """The starting kernel, when it was accepted."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agents import briefing
 from agents.actions import TOOLS
 from agents.context import Context
@@ -22,6 +24,7 @@ async def realise(order: CodeOrder, context: Context) -> State:
     end = await converse(seat, name, opening, Toolbox(TOOLS["coder"], seat))
     device_seconds = end.device_seconds
     if end.kernel is not None:
+        seat = replace(seat, call=f"{context.told.name_of(name, seat.iteration)}/last")
         with bound(iteration=seat.iteration, role=seat.role, turn=name):
             device_seconds += await judge_last(seat, end.kernel)
     return State(attempts=context.attempts.count, device_seconds=device_seconds)

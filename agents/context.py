@@ -16,6 +16,7 @@ from agents.models.money import Answered, Purse
 from agents.models.retry import Stopping
 from agents.secrets import Scrubber
 from agents.settings import Role, RunSettings
+from agents.told import Told
 from memory.runs import RunFolder
 from tools.executor import Executor
 from tools.facts import TaskFacts
@@ -39,6 +40,8 @@ class Context:
     purse: Purse
     answered: Answered
     """Replies that were paid for before this process began."""
+    told: Told
+    """What earlier processes finished and told."""
     stopping: Stopping
     scrubber: Scrubber
     on_text: OnRoleText

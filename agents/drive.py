@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
+from pydantic import JsonValue
 
 from agents.attempts import Attempts
 from agents.casting import Casting, refuse_without_start
-from agents.checkpoints import checkpointer, where_to_go_on
+from agents.checkpoints import checkpointer, has_ended, lost_its_texts, passwords_in, where_to_go_on
 from agents.context import Context, OnRoleText
 from agents.control import Control
 from agents.events import Journal, OnEvent, bound
@@ -32,6 +34,8 @@ from agents.secrets import Scrubber
 from agents.settings import Role, RunSettings
 from agents.shelves import LessonShelf
 from agents.state import State
+from agents.told import Told
+from agents.upgrade import upgrade
 from memory.files import RunFolderError
 from memory.lesson_store import LessonStore
 from memory.runs import RunFolder
@@ -62,52 +66,61 @@ async def optimize(
     catalogue: Catalogue | None = None,
     on_text: OnRoleText | None = None,
     common: CommonPurse | None = None,
+    state: str | None = None,
+    changes: dict[str, JsonValue] | None = None,
 ) -> Outcome:
     """Runs `task` until one of the stop reasons holds and returns how it ended.
 
     executor: the caller closes it. connections: where providers are reached, and with which keys; nothing that is
     written or told holds one. catalogue: windows and prices. on_text: hears replies as they come, by role.
-    common: what this run pays from together with others, beside its own budgets.
+    common: what this run pays from together with others, beside its own budgets. state: where checkpoints are kept
+    (`agents.checkpoints`). changes: what was asked for otherwise than before, to be told: setting to before and after.
 
     Writes everything into `run`: events.jsonl, attempts, best, state.sqlite, facts.json, outcome.json. A run folder
-    that was begun before is gone on with. Neither prints nor installs signal handlers: the caller passes a `Control`
-    and calls its `stop` on Ctrl-C; the run then ends with the reason `user`. Cancelling the coroutine works too:
-    outcome.json is written before CancelledError goes on.
+    that was begun before is gone on with, whatever process ended how; no other process may work on it meanwhile.
+    Neither prints nor installs signal handlers: the caller passes a `Control` and calls its `stop` on Ctrl-C; the run
+    then ends with the reason `user`. Cancelling the coroutine works too: outcome.json is written before CancelledError
+    goes on.
 
     Raises UnknownModel, ModelError (a key is missing), TaskError (the task can't be opened), KernelError (there is no
     starting kernel to tune, or its settings are not allowed), InfrastructureError (the judge is gone, or the run folder
     can't be written); the folder stays whole and resumable.
     """
     refuse_without_start(task, settings)
-    scrubber, budgets, told = Scrubber.of(connections), settings.budgets, run.events()
-    purse = Purse(budgets.dollars, budgets.tokens, spent_so_far(told), common)
-    casting = Casting(settings, connections, catalogue or Catalogue.with_prices(), purse, scrubber)
+    scrubber = Scrubber.of(connections, passwords_in(state))
     run.keep_out(scrubber.known)
-    control = control or Control()
     try:
-        models = casting.roles()
-        with (
-            bound(run=run.id, task=task.name),
-            library_log(run.path / "log.jsonl", scrubber),
-            Journal(run.path / "events.jsonl", on_event, scrubber) as journal,
-        ):
-            drive = _Drive(
-                task,
-                settings,
-                run,
-                executor,
-                journal,
-                control,
-                casting,
-                models,
-                Answered(told),
-                on_text or _heard_by_nobody,
-            )
-            return await drive.go()
+        with run.alone():
+            upgrade(run)
+            events = run.events()
+            purse = Purse(settings.budgets.dollars, settings.budgets.tokens, spent_so_far(events), common)
+            casting = Casting(settings, connections, catalogue or Catalogue.with_prices(), purse, scrubber)
+            async with aclosing(casting):
+                models, told = casting.roles(), Told(events)
+                run.reopen()
+                with (
+                    bound(run=run.id, task=task.name),
+                    library_log(run.path / "log.jsonl", scrubber),
+                    Journal(run.path / "events.jsonl", on_event, scrubber, told) as journal,
+                ):
+                    drive = _Drive(
+                        task,
+                        settings,
+                        run,
+                        executor,
+                        journal,
+                        control or Control(),
+                        casting,
+                        models,
+                        Answered(events),
+                        told,
+                        on_text or _heard_by_nobody,
+                        state_at=state,
+                        changes=changes or {},
+                    )
+                    return await drive.go()
     except RunFolderError as error:
         raise InfrastructureError(error.message, error.advice) from error
-    finally:
-        await casting.aclose()
 
 
 @dataclass
@@ -123,7 +136,11 @@ class _Drive:
     casting: Casting
     models: dict[Role, Lineup]
     answered: Answered
+    told: Told
     on_text: OnRoleText
+    state_at: str | None
+    """Where checkpoints are kept."""
+    changes: dict[str, JsonValue]
     clock: Clock = field(default_factory=Clock)
     state: State = field(default_factory=lambda: State(iteration=0))
 
@@ -154,16 +171,20 @@ class _Drive:
 
     async def _work(self) -> StopReason:
         """Open the task and run the graph to its end."""
-        async with checkpointer(self.run) as saver:
+        async with checkpointer(self.run, self.state_at) as saver:
             graph = build_graph(saver)
             config: RunnableConfig = {
-                "configurable": {"thread_id": self.run.id},
+                "configurable": {"thread_id": self.run.config()["thread"]},
                 "recursion_limit": self.settings.budgets.iterations * STEPS_AN_ITERATION + 10,
             }
+            if await lost_its_texts(saver, config, self.run.blobs):
+                await graph.aupdate_state(config, None, as_node="__copy__")
             snapshot = await graph.aget_state(config)
             if snapshot.values:
                 self.state = cast(State, snapshot.values)
-            self.clock = Clock(self.state.get("elapsed", 0.0))
+            self.clock = Clock(max(self.state.get("elapsed", 0.0), self.told.elapsed))
+            if has_ended(snapshot) and not self.told.is_concluded and not self.changes:
+                return cast(StopReason, self.state["stop"])
             context = await self._open()
             alarm = self._end_by_wall_time()
             try:
@@ -201,6 +222,7 @@ class _Drive:
             workloads=[workload.model_dump(mode="json", include=kept) for workload in facts.workloads],
         )
         attempts = Attempts(self.task, self.executor, self.run, self.journal)
+        attempts.tell_untold()
         store = None if self.settings.lessons is None else LessonStore(Path(self.settings.lessons))
         shelf = None if store is None else LessonShelf(store)
         documents = [Path(path) for path in self.settings.documents]
@@ -212,6 +234,7 @@ class _Drive:
             models=self.models,
             purse=self.casting.purse,
             answered=self.answered,
+            told=self.told,
             stopping=self.control.stopping,
             scrubber=self.casting.scrubber,
             on_text=self.on_text,
@@ -237,15 +260,18 @@ class _Drive:
         return asyncio.get_running_loop().call_later(left + 0.1 * bound + 60, self.control.stop, "wall_time")
 
     def _announce(self) -> None:
-        self.journal.tell(
-            "run_started",
-            run=self.run.id,
-            task=self.task.name,
-            target=_TARGET[self.settings.language].name,
-            models=self.settings.models.model_dump(mode="json"),
-            budgets=self.settings.budgets.model_dump(mode="json"),
-            parallel=self.settings.parallel,
-        )
+        about: dict[str, JsonValue] = {
+            "run": self.run.id,
+            "task": self.task.name,
+            "target": _TARGET[self.settings.language].name,
+            "models": self.settings.models.model_dump(mode="json"),
+            "budgets": self.settings.budgets.model_dump(mode="json"),
+            "parallel": self.settings.parallel,
+        }
+        if self.told.any:
+            self.journal.tell("run_resumed", **about, attempts=len(self.run.attempts()), changes=self.changes)
+        else:
+            self.journal.tell("run_started", **about)
 
     def _conclude(self, reason: StopReason) -> Outcome:
         """Write outcome.json from what is known: the state after the last finished step, and the run folder."""

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from agents.event_schema import BOUND, VERSION, check
 from agents.secrets import Scrubber
+from agents.told import Told
 from memory.files import write_failure
 
 EventKind: TypeAlias = Literal[
@@ -78,18 +79,25 @@ class Journal:
     """Writes each event to `path` and tells `on_event`, both without keys. While it is open, it holds a lock on the
     file, so that others can see whether the run is at work (`memory.tail`). Belongs to one event loop.
 
+    Of what is told once, such as an attempt, nothing is told that an earlier process told (`agents.told`).
+
     Raises `RunFolderError` when the disk is full, and pydantic's ValidationError for an event that is not as the
     schema says.
     """
 
-    def __init__(self, path: Path, on_event: OnEvent, scrubber: Scrubber | None = None) -> None:
+    def __init__(
+        self, path: Path, on_event: OnEvent, scrubber: Scrubber | None = None, told: Told | None = None
+    ) -> None:
         self.path = path
+        self._told = told or Told()
         self._on_event = on_event
         self._scrubber = scrubber or Scrubber()
         self._open()
 
     def tell(self, event: EventKind, **fields: JsonValue) -> None:
         fields = {name: self._scrubber.json(value) for name, value in fields.items()}
+        if not self._told.is_new(event, fields):
+            return
         around = {name: self._scrubber.json(value) for name, value in where().items() if name not in fields}
         try:
             self._stay_at_the_path()

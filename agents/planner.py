@@ -38,5 +38,5 @@ async def propose(state: State, context: Context) -> Proposed:
     hypotheses = [Hypothesis.model_validate(item) for item in proposed[: context.settings.parallel]]
     for hypothesis in hypotheses:
         context.journal.tell("hypothesis", iteration=iteration, **hypothesis.model_dump(mode="json"))
-    ids = tuple(context.run.blobs.put(hypothesis.model_dump_json()) for hypothesis in hypotheses)
+    ids = tuple(context.run.blobs.put(hypothesis.model_dump_json(), durable=True) for hypothesis in hypotheses)
     return Proposed(ids, not hypotheses, end.device_seconds)

@@ -18,7 +18,7 @@ from tools.records import ENTRY_FILE, Kernel, Language
 @dataclass(frozen=True)
 class Seat:
     """One role's turn. `hypothesis` is the coder's; `attempts` is how many attempts the role was told of,
-    `device_seconds` what the run had spent on the device before."""
+    `device_seconds` what the run had spent on the device before. `call` names the tool call that is done."""
 
     context: Context
     role: Role
@@ -26,6 +26,7 @@ class Seat:
     attempts: int
     device_seconds: float
     hypothesis: Hypothesis | None = None
+    call: str | None = None
 
     @property
     def parent(self) -> str | None:

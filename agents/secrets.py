@@ -50,11 +50,12 @@ class Scrubber:
         self._known = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     @classmethod
-    def of(cls, connections: Connections | None) -> Scrubber:
-        """Knows every key of `connections`, and the passwords in their addresses."""
+    def of(cls, connections: Connections | None, others: Iterable[str] = ()) -> Scrubber:
+        """Knows every key of `connections`, the passwords in their addresses, and `others`."""
         if connections is None:
-            return cls()
-        values = [c.secret for c in connections.providers.values()]
+            return cls(others)
+        values = list(others)
+        values += [c.secret for c in connections.providers.values()]
         values += [c.key.get_secret_value() for c in connections.providers.values() if c.key is not None]
         for connection in connections.providers.values():
             user, at, _ = (connection.base_url or "").partition("://")[2].partition("@")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from agents import limits, reflection
 from agents.context import Context
 from agents.limits import StopReason
@@ -15,8 +13,9 @@ async def judge_start(state: Begin, context: Context) -> State:
     """Judge the starting kernel, if the task has one, as attempt a0."""
     start = context.task.start.get(context.settings.language)
     device_seconds = 0.0
-    if start is not None and context.attempts.count == 0:
-        judged = await context.attempts.judge(start, None, 0, None)
+    known = context.attempts.first(1)
+    if start is not None and (not known or known[0].call is not None):
+        judged = await context.attempts.judge(start, None, 0, None, call="start")
         device_seconds = judged.device_seconds
     return State(
         iteration=state["iteration"],
@@ -30,9 +29,12 @@ async def judge_start(state: Begin, context: Context) -> State:
 
 
 def reason_to_stop(state: State, context: Context) -> StopReason | None:
-    """Why there is no next iteration, or None."""
-    best = context.attempts.best()
-    share = None if best is None else best.share_of_limit
+    """Why there is no next iteration, or None. One that was begun before is finished."""
+    iteration = state["iteration"] + 1
+    if not context.told.is_new("iteration_started", {"iteration": iteration}):
+        return None
+    best = context.run.best_of(context.attempts.first(state["attempts"]), iteration)
+    share = None if best is None else context.attempts.find(best).share_of_limit
     spent = context.purse.spent_with(state.get("device_seconds", 0.0))
     own = limits.reason_to_stop(state, spent, share, context.clock.elapsed, context.settings.budgets)
     return own or context.purse.common_over
@@ -89,11 +91,12 @@ def close_iteration(state: State, device_seconds: float, context: Context) -> St
 
 async def measure_winner(state: State, context: Context) -> State:
     """Measure the best kernel afresh against the starting kernel, and take the next best when it does not stand."""
-    started = time.monotonic()
+    iteration = state["iteration"]
     if state.get("stop") is not None:
-        context.journal.tell("stopping", reason=state["stop"])
-    await context.attempts.measure_winner(state["iteration"])
-    seconds = time.monotonic() - started
+        context.journal.tell("stopping", reason=state["stop"], iteration=iteration)
+    counted = context.attempts.final_seconds(iteration) if context.told.ended_after(iteration) else 0.0
+    await context.attempts.measure_winner(iteration)
+    seconds = context.attempts.final_seconds(iteration) - counted
     return State(best=_best(context), device_seconds=seconds, elapsed=context.clock.elapsed)
 
 

@@ -100,6 +100,10 @@ class Toolbox:
     def specs(self) -> list[ToolSpec]:
         return [tool.spec for tool in self._tools.values()]
 
+    def seated(self, seat: object) -> Toolbox:
+        """The same tools with another seat."""
+        return Toolbox(tuple(self._tools.values()), seat)
+
     async def call(self, call: ToolCall) -> Answer:
         """Do what the model asked for, or say what was wrong with it."""
         tool = self._tools.get(call.name)

@@ -1,16 +1,17 @@
 """One turn of one role: ask the model, do what it asks for, until it is done.
 
-Every model call and every tool call is a task of its own, so that a run which was killed in the middle of a turn goes
-on after the last finished call and pays for nothing twice. Results travel by blob id. Replies that can't be used are
-answered, a bounded number of times (`agents.repairs`); then another way of calling tools or another model is tried.
+Every model call and every tool call is a task of its own with a name of its own, so that a run which was killed in the
+middle of a turn goes on after the last finished call and pays for nothing twice. Results travel by blob id. Replies
+that can't be used are answered, a bounded number of times (`agents.repairs`); then another way of calling tools or
+another model is tried.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypedDict
+from dataclasses import dataclass, field, replace
 
 from langgraph.func import task
 
@@ -23,6 +24,7 @@ from agents.repairs import WORDS, Case
 from agents.room import bounded, reply_room, room_for
 from agents.seat import Seat
 from agents.thread import Opening, Thread, WindowTooSmall
+from agents.told import COSTLY, Acted
 from agents.toolbox import Answer, Fault, Toolbox
 from agents.transcript import adds_up, given_line
 from tools.records import Kernel
@@ -31,13 +33,6 @@ MISCALLED: tuple[Fault, ...] = ("unknown_tool", "invalid_json", "wrong_arguments
 """Faults in how a tool was called, not in what was wanted of it."""
 SUMMARY_REPLY = 3_200
 """Tokens that a summary may take, reasoning included."""
-
-
-class Acted(TypedDict):
-    """A finished tool call."""
-
-    answer: str
-    device_seconds: float
 
 
 @dataclass(frozen=True)
@@ -59,6 +54,8 @@ class _Turn:
 
     seat: Seat
     name: str
+    key: str
+    """What its calls' names begin with."""
     toolbox: Toolbox
     thread: Thread
     voice: Voice
@@ -73,6 +70,8 @@ class _Turn:
     """What was wrong with the last one."""
     told: int = 0
     """How much of what was said the transcript has."""
+    done: int = 0
+    """Replies and answers that came."""
     over: bool = False
 
     async def step(self) -> None:
@@ -86,9 +85,13 @@ class _Turn:
             self.voice.drop(asked["model"], *asked["gone"])
         elif asked["reply"] is not None:
             reply = Reply.model_validate_json(self.seat.context.run.blobs.get(asked["reply"]))
+            self.done += 1
             self.voice.heard(asked["model"], reply.dialect)
             self.corrected = None
-            await self._take(reply)
+            if reply.stop == "refused" and len(self.voice.left()) > 1:
+                self.voice.drop(asked["model"], "refusal", "it declined to answer")
+            else:
+                await self._take(reply)
 
     async def _ask(self) -> Asked | None:
         """The next call's outcome; None when the model's window is too small and another is left.
@@ -115,7 +118,9 @@ class _Turn:
             cache_key=f"{seat.context.run.id}-{seat.role}",
             dialect=self.voice.dialect_of(speaker),
         )
-        question = Question(request, self.voice, room.counter, self.voice.change_to(speaker), self.corrected)
+        question = Question(
+            f"{self.key}/{self.done}", request, self.voice, room.counter, self.voice.change_to(speaker), self.corrected
+        )
         fresh, self.told = self.thread.said[self.told :], len(self.thread.said)
         return await ask(seat, self.name, question, fresh)
 
@@ -154,7 +159,9 @@ class _Turn:
         self._count_failure("arguments")
 
     async def _act(self, call: ToolCall) -> Answer:
-        acted = await act(self.seat, self.name, self.toolbox, call)
+        seat = replace(self.seat, call=f"{self.key}/{self.done}-{_digest(call.name, call.arguments)}")
+        acted = await act(seat, self.name, self.toolbox, call)
+        self.done += 1
         answer = Answer.model_validate_json(self.seat.context.run.blobs.get(acted["answer"]))
         self.device_seconds += acted["device_seconds"]
         self.kernel = answer.kernel.model_dump_json() if answer.kernel is not None else self.kernel
@@ -162,7 +169,8 @@ class _Turn:
 
     async def _summed_up(self, messages: tuple[Message, ...]) -> str | None:
         """What a model of the seat's role makes of a conversation's older part; None when none could or would."""
-        blob = await sum_up(self.seat, self.name, self.voice, messages)
+        said = _digest(*(message.model_dump_json() for message in messages))
+        blob = await sum_up(self.seat, self.name, f"{self.key}/summary-{said}", self.voice, messages)
         if blob is None:
             return None
         reply = Reply.model_validate_json(self.seat.context.run.blobs.get(blob))
@@ -194,7 +202,8 @@ async def converse(seat: Seat, name: str, opening: Opening, toolbox: Toolbox) ->
 
     name: the transcript's; unique in the run and equal when a resumed run does the turn again. Raises ModelUnavailable.
     """
-    turn = _Turn(seat, name, toolbox, Thread(seat, name, opening), Voice(seat.context.models[seat.role]))
+    key = seat.context.told.name_of(name, seat.iteration)
+    turn = _Turn(seat, name, key, toolbox, Thread(seat, name, opening), Voice(seat.context.models[seat.role]))
     with bound(iteration=seat.iteration, role=seat.role, turn=name):
         for _ in range(seat.context.settings.turn_steps):
             await turn.step()
@@ -211,11 +220,12 @@ async def ask(seat: Seat, name: str, question: Question, fresh: Sequence[Message
 
 
 @task
-async def sum_up(seat: Seat, name: str, voice: Voice, messages: tuple[Message, ...]) -> str | None:
-    """A model call beside the turn, in which no tool is offered: the reply's blob, or None."""
+async def sum_up(seat: Seat, name: str, key: str, voice: Voice, messages: tuple[Message, ...]) -> str | None:
+    """A model call beside the turn, in which no tool is offered: the reply's blob, or None. key: the call's name."""
     speaker = voice.left()[0]
     room = room_for(seat, (), speaker.name, speaker.window, speaker.output)
-    question = Question(Request(messages=messages, reply_tokens=min(room.reply, SUMMARY_REPLY)), voice, room.counter)
+    request = Request(messages=messages, reply_tokens=min(room.reply, SUMMARY_REPLY))
+    question = Question(key, request, voice, room.counter)
     try:
         asked = await asking.put(
             seat, question, lambda reply: _write_down(seat, f"{name}-summary", messages, question.request, reply)
@@ -227,30 +237,42 @@ async def sum_up(seat: Seat, name: str, voice: Voice, messages: tuple[Message, .
 
 @task
 async def act(seat: Seat, name: str, toolbox: Toolbox, call: ToolCall) -> Acted:
-    """One tool call. The answer is cut to what a prompt can hold; the transcript has it whole."""
-    context = seat.context
+    """One tool call, named by the seat. The answer is cut to what a prompt can hold; the transcript has it whole."""
+    context, key = seat.context, seat.call or ""
+    earlier = context.told.acted(key)
+    if earlier is not None and context.run.blobs.holds(earlier["answer"]):
+        return earlier
     started = time.monotonic()
-    answer = await toolbox.call(call)
+    answer = await toolbox.seated(seat).call(call)
+    seconds = time.monotonic() - started
     answer = answer.model_copy(update={"text": context.scrubber.known(answer.text)})
     context.clock.outside(answer.device_seconds)
+    context.run.transcript(name).add({"speaker": "tool", "call": call.id, "tool": call.name, "text": answer.text})
+    kept = answer if answer.ends_turn else answer.model_copy(update={"text": bounded(seat, answer.text)})
+    acted = Acted(
+        answer=context.run.blobs.put(kept.model_dump_json(), durable=seconds >= COSTLY),
+        device_seconds=answer.device_seconds,
+    )
     context.journal.tell(
         "tool_called",
         role=seat.role,
         tool=call.name,
         ok=answer.fault is None,
         error=answer.fault,
-        seconds=time.monotonic() - started,
+        seconds=seconds,
+        call=key,
+        **acted,
     )
-    context.run.transcript(name).add({"speaker": "tool", "call": call.id, "tool": call.name, "text": answer.text})
-    kept = answer if answer.ends_turn else answer.model_copy(update={"text": bounded(seat, answer.text)})
-    return Acted(answer=context.run.blobs.put(kept.model_dump_json()), device_seconds=answer.device_seconds)
+    if seconds >= COSTLY:
+        context.journal.flush()
+    return acted
 
 
 @task
 async def judge_last(seat: Seat, kernel: str) -> float:
     """Judge the last candidate of a turn (a Kernel as JSON) if it was not judged yet. Returns seconds on the device."""
     judged = await seat.context.attempts.judge(
-        Kernel.model_validate_json(kernel), seat.parent, seat.iteration, seat.hypothesis
+        Kernel.model_validate_json(kernel), seat.parent, seat.iteration, seat.hypothesis, seat.call
     )
     seat.context.clock.outside(judged.device_seconds)
     return judged.device_seconds
@@ -269,3 +291,8 @@ def _write_down(seat: Seat, name: str, fresh: Sequence[Message], request: Reques
     if not adds_up(transcript.lines(), blobs, request.messages):
         transcript.add(given_line(request.messages, blobs))
     transcript.add({"speaker": "assistant", **reply.model_dump(mode="json", exclude={"opaque"})})
+
+
+def _digest(*texts: str) -> str:
+    """Tells what was said from anything else that could stand in the same place."""
+    return hashlib.sha256("\0".join(texts).encode(errors="surrogatepass")).hexdigest()[:12]

@@ -131,6 +131,7 @@ def _opened_line(f: Fields) -> str:
 
 _LINES: dict[str, Callable[[Fields], str]] = {
     "run_started": lambda f: f"run {f.get('run')}: opening the task, measuring the machine and the baseline",
+    "run_resumed": lambda f: f"run {f.get('run')} goes on after {f.get('attempts')} attempts: opening the task again",
     "task_opened": _opened_line,
     "attempt_judged": attempt_line,
     "iteration_ended": _iteration_line,

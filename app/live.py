@@ -81,7 +81,7 @@ def count(bill: Bill, event: Event) -> None:
     """Put an event's cost or limits on the bill, if it has some."""
     if event.event in PAID:
         bill.add(event.fields)
-    elif event.event == "run_started":
+    elif event.event in ("run_started", "run_resumed"):
         bill.limits(event.fields.get("budgets"))
 
 
@@ -118,7 +118,7 @@ class Panel:
         if event.event in PAID:
             self._speech.end(str(f.get("role")))
         match event.event:
-            case "run_started":
+            case "run_started" | "run_resumed":
                 self._console.print(f"run [bold]{escape(str(f.get('run')))}[/bold]", highlight=False)
             case "task_opened":
                 for workload in workloads(f):
