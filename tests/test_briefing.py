@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +15,14 @@ from hypothesis import strategies as st
 from stub_executor import TASK, StubExecutor
 
 from agents import briefing, reflection
+from agents.actions import TOOLS
 from agents.attempts import Attempts
-from agents.models.base import Message
+from agents.models.base import Message, ToolCall
 from agents.room import Room
 from agents.settings import Role, RunSettings
 from agents.state import Hypothesis
 from agents.thread import Opening
+from agents.toolbox import Toolbox
 from memory.ledger import Outcome
 from memory.runs import Attempt, RunFolder
 from memory.tokens import COUNTER, Corrected
@@ -35,6 +38,7 @@ class Story:
 
     def __init__(self, root: Path) -> None:
         self.run = RunFolder.create(root, "stub", {})
+        self.context_settings = RunSettings()
 
     def add(self, outcome: Outcome, *, lines: int = 30, parent: str | None = None, noise: int = 0) -> Attempt:
         """The next attempt, in an iteration of its own, with its diagnosis and score."""
@@ -82,7 +86,7 @@ class Story:
         told = sum(a.iteration < iteration + (role == "analyst") for a in known)
         context = SimpleNamespace(
             task=TASK,
-            settings=RunSettings(),
+            settings=self.context_settings,
             facts=FACTS,
             flag_groups=(((), ("-O3",)),),
             run=self.run,
@@ -174,7 +178,7 @@ def test_a_past_prompt_can_be_made_again_whatever_came_later(story: Story, role:
     reflection.score_iteration(story.run, story.run.attempts())
     assert told(story.seat(role, 9)) == then
     again = Story.__new__(Story)
-    again.run = RunFolder(story.run.path)
+    again.run, again.context_settings = RunFolder(story.run.path), RunSettings()
     assert told(again.seat(role, 9)) == then
 
 
@@ -225,6 +229,38 @@ def test_where_nothing_can_be_left_out_any_more_it_is_an_error(story: Story) -> 
     story.add("kept")
     with pytest.raises(ViewTooLarge):
         told(story.seat("planner"), 1_000)
+
+
+async def test_a_proposal_that_was_tried_is_answered_with_what_came_of_it(story: Story) -> None:
+    for outcome in ("kept", "slower", "rejected"):
+        story.add(outcome)  # type: ignore[arg-type]
+    box = Toolbox(TOOLS["planner"], story.seat("planner"))
+
+    async def propose(*said: Hypothesis) -> str:
+        box_arguments = json.dumps({"hypotheses": [each.model_dump() for each in said]})
+        return (await box.call(ToolCall(id="c0", name="propose", arguments=box_arguments))).text
+
+    again = await propose(hypothesis("Change number 2 of the loop!", "a1"))
+    assert again.startswith(
+        "error: refused: a2 was this change of a1: rejected; correct: wrong_result: off in 2 places"
+    )
+    settings_again = await propose(hypothesis("BLOCK=17", "a1"))
+    assert "a1 was this change of a0: slower, 500 ms" in settings_again
+    for fresh in (hypothesis("change number 2 of the loop", "a0"), hypothesis("change number 3 of the loop", "a1")):
+        assert json.loads(await propose(fresh))[0]["change"] == fresh.change
+    story.context_settings = RunSettings(parallel=2)
+    box = Toolbox(TOOLS["planner"], story.seat("planner"))
+    twice = await propose(hypothesis("unroll twice", "a0"), hypothesis("Unroll twice.", "a0"))
+    assert "two hypotheses are the same" in twice
+
+
+async def test_a_reading_of_another_iteration_is_refused(story: Story) -> None:
+    story.add("kept")
+    story.add("slower")
+    box = Toolbox(TOOLS["analyst"], story.seat("analyst", 1))
+    asked = ToolCall(id="c0", name="diagnose", arguments=json.dumps({"diagnoses": [diagnosis("a0", "new thoughts")]}))
+    assert "a0 is not of this iteration" in (await box.call(asked)).text
+    assert (story.run.diagnosis("a0") or {})["summary"] == "reading of a0"
 
 
 HISTORIES = st.lists(
