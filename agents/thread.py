@@ -32,6 +32,9 @@ ONLY_HERE = ("compile", "run", "tune", "experiment")
 """Tools whose answers stand nowhere else in the run folder but in the transcript."""
 WORTH_KEEPING = 400
 """Characters of such an answer."""
+WINDOW_A_TOKEN = 2
+"""Tokens that a window must grow by for one more in an opening, at most: a quarter goes to the reply, and a part of the
+rest to what is said after the opening."""
 
 Summarise: TypeAlias = Callable[[tuple[Message, ...]], Awaitable[str | None]]
 """Asks a model, for one reply without tools; None when it failed, refused or broke off."""
@@ -118,10 +121,10 @@ class Thread:
         try:
             head = self._opening.project(room)
         except ViewTooLarge as error:
-            needed = error.needed + room.tools + room.reply
+            needed = room.window + WINDOW_A_TOKEN * (error.needed - error.budget)
             raise WindowTooSmall(
                 f"{room.model} has a window of {room.window} tokens, and the {self._seat.role}'s task, ledger, tools "
-                f"and reply need about {needed}",
+                f"and reply, with some room to work in, need about {needed}",
                 "Name a model with a larger window.",
             ) from error
         items = [spoken(key, message) for key, message in enumerate(self._said)] if before is None else before.items

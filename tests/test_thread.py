@@ -4,6 +4,7 @@ window."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.briefing import MOST_OF_OPENING
 from agents.models.base import Message, Opaque, Request, ToolCall, ToolSpec, Usage
-from agents.room import Room, bounded, observe, reply_room, room_for
+from agents.room import REPLY_SHARE, Room, bounded, observe, reply_room, room_for
 from agents.settings import RunSettings
 from agents.thread import Opening, Thread, WindowTooSmall
 from memory.runs import RunFolder
@@ -180,6 +182,29 @@ async def test_what_must_be_there_and_does_not_fit_is_an_error_that_says_what_to
     assert "larger window" in caught.value.advice
     with pytest.raises(WindowTooSmall):
         thread.messages(room(700))
+
+
+@given(words=st.integers(10, 4_000), window=st.integers(300, 8_192))
+@settings(max_examples=25, deadline=None)
+async def test_the_window_that_an_error_names_is_large_enough(
+    words: int, window: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def project(room: Room) -> list[Message]:
+        system = Section("coder", "x = y; " * words, keep=9)
+        chosen = fit([system], int(room.budget * MOST_OF_OPENING), room.counter)
+        return [Message(speaker="system", text=part.text, label=part.label) for part in chosen]
+
+    def of(window: int) -> Room:
+        reply = window // REPLY_SHARE
+        return Room(window - reply - 100, window, "m", 1.0, 100, reply)
+
+    thread = Thread(seat_in(tmp_path_factory.mktemp("run")), "0003-coder-0", Opening(project, {}))
+    try:
+        await thread.prepare(of(window))
+    except WindowTooSmall as error:
+        named = re.search(r"window of (\d+) tokens, .* need about (\d+)", error.message)
+        assert named is not None and int(named[1]) == window < int(named[2])
+        await thread.prepare(of(int(named[2])))
 
 
 async def test_reasoning_goes_back_whole_with_the_newest_round_and_counts(tmp_path: Path) -> None:
