@@ -76,6 +76,11 @@ class Crew:
                 self._cutting.add(asyncio.create_task(_cut_later(child)))
         self._changed.set()
 
+    @property
+    def spent(self) -> tuple[float, int, float]:
+        """Dollars, tokens and device seconds of all tasks so far."""
+        return self.books.pool.spent if hasattr(self, "books") else (0.0, 0, 0.0)
+
     async def _seat(self) -> None:
         """One job: turn after turn, in the same process while it is the same task's."""
         child: Child | None = None

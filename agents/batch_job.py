@@ -81,12 +81,13 @@ class Share:
         self._asked[number] = asyncio.get_running_loop().create_future()
         self._tell(Ask(number=number, dollars=dollars, tokens=tokens, device_seconds=self._metered.seconds))
         try:
-            refused = await self._asked.pop(number)
+            refused = await self._asked[number]
             if refused is not None:
                 self.over = refused
                 raise BudgetSpent(refused)
             yield
         finally:
+            del self._asked[number]
             (paid, used), self._paid = self._paid, (0.0, 0)
             self._tell(Settle(number=number, dollars=paid, tokens=used, device_seconds=self._metered.seconds))
 
@@ -146,9 +147,10 @@ class _Job:
             nonlocal left
             happened = Happened(event=event.event, fields=event.fields, device_seconds=metered.seconds)
             self.tell(happened)
-            left -= event.event == "iteration_ended"
-            if left <= 0:
-                self.control.drain("turn_over")
+            if event.event == "iteration_ended":
+                left -= 1
+                if left <= 0 and event.fields["iteration"] != event.fields["iterations"]:
+                    self.control.drain("turn_over")
 
         work = self.work
         return await optimize(

@@ -1,0 +1,218 @@
+"""`warpsmith batch`: many tasks, one budget, with a live table on the way and one report at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from pydantic import JsonValue
+from rich.console import Console
+from rich.markup import escape
+
+from agents.batch import Batch, PassedOver, Plan, QueuedTask
+from agents.batch_books import BatchEvent
+from agents.batch_crew import Crew
+from agents.batch_queue import BATCH_NAME, BatchFolder
+from app.batch_plan import BatchRequest, plan_for
+from app.batch_report import figures, write_summary
+from app.batch_summary import BatchSummary, TaskRow, summarize_batch
+from app.batch_tasks import batch_name, read_tasks
+from app.batch_view import Watch, print_json, watch_for
+from app.configuration import Configuration, require_usable
+from app.exits import DONE, INTERRUPTED, REJECTED
+from app.optimize import model_lines
+from app.quantities import duration, percent, times
+from app.terminal import console_for, plain_table
+from memory.files import RunFolderError
+from tools.errors import TaskError, WarpsmithError
+from tools.executor import executor_for
+
+__all__ = ["BatchRequest", "run_batch"]
+
+PASSED_SHOWN = 8
+
+
+def run_batch(request: BatchRequest, as_json: bool) -> int:
+    """Run a batch to its end and return the exit code. Raises TaskError, WarpsmithError, RunFolderError."""
+    if request.resume is not None and request.paths:
+        raise WarpsmithError(
+            "--resume goes on with the tasks that a batch has", "Leave out the tasks, or begin a new batch."
+        )
+    earlier = None if request.resume is None else find_batch(request.resume, request.runs)
+    before = None if earlier is None else earlier.board().plan
+    plan, configuration = plan_for(request, before, os.environ, Path.cwd())
+    require_usable(configuration)
+    executor_for(plan.executor)
+    console = console_for(stderr=as_json)
+    folder = earlier or _new(request, console)
+    for text in model_lines(configuration):
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(f"batch     {folder.path}", markup=False, highlight=False, soft_wrap=True)
+    caught = asyncio.run(_work(folder, plan, configuration, console, as_json))
+    return _finish(folder, console, as_json, caught)
+
+
+def find_batch(name: str, root: Path) -> BatchFolder:
+    """A batch by path, by its folder's name, by an unambiguous part of it, or `latest`. Raises RunFolderError."""
+    if (Path(name) / BATCH_NAME).is_file():
+        return BatchFolder(Path(name))
+    found = [path.parent for path in sorted(root.glob(f"*/{BATCH_NAME}"))]
+    if not found:
+        raise RunFolderError(f"there are no batches under {root}", "Begin one with `warpsmith batch`, or give --runs.")
+    if name == "latest":
+        return BatchFolder(found[-1])
+    fitting = [path for path in found if path.name == name] or [path for path in found if name in path.name]
+    if len(fitting) != 1:
+        shown = ", ".join(path.name for path in (fitting or found)[:4])
+        raise RunFolderError(f"{name} fits {len(fitting)} batches", f"There are: {shown}.")
+    return BatchFolder(fitting[0])
+
+
+def _new(request: BatchRequest, console: Console) -> BatchFolder:
+    if not request.paths:
+        raise TaskError("missing", "No task was named", "For instance: warpsmith batch examples/ --jobs 2")
+    tasks, passed_over = read_tasks(request.paths)
+    for each in passed_over[:PASSED_SHOWN]:
+        console.print(f"passed over {each.path}: {each.reason}", markup=False, highlight=False, soft_wrap=True)
+    if len(passed_over) > PASSED_SHOWN:
+        console.print(f"and {len(passed_over) - PASSED_SHOWN} more; the report has all", highlight=False)
+    if not tasks:
+        raise TaskError("not_a_task", "There is no task in what was named", _why(passed_over))
+    batch = Batch(
+        version=version("warpsmith"),
+        name=request.name or batch_name(request.paths),
+        command=request.command,
+        tasks=tasks,
+        passed_over=passed_over,
+    )
+    return BatchFolder.create(request.runs, batch)
+
+
+def _why(passed_over: tuple[PassedOver, ...]) -> str:
+    return f"{passed_over[0].path}: {passed_over[0].reason}." if passed_over else ""
+
+
+async def _work(
+    folder: BatchFolder, plan: Plan, configuration: Configuration, console: Console, as_json: bool
+) -> int | None:
+    """Run the batch; the number of the signal that stopped it, if one did. No process is left afterwards."""
+    batch = folder.batch()
+    watch = watch_for(console, batch, folder.board(), plan.shared.wall_time, as_json)
+    told = _Reporter(folder, watch)
+    crew = Crew(
+        folder=folder,
+        plan=plan,
+        command=lambda key: (sys.executable, "-P", "-m", "app.batch_job", str(folder.path.resolve()), key),
+        config=lambda task: _config(task, plan, configuration, batch.command),
+        on_event=told.show,
+    )
+    with _signals_halt(crew) as caught, watch.live(lambda: crew.spent):
+        await crew.run()
+    return caught[0] if caught else None
+
+
+class _Reporter:
+    """Hands events on, and writes the summary each time that a task is over, so that one is there whatever happens."""
+
+    def __init__(self, folder: BatchFolder, watch: Watch) -> None:
+        self._folder, self._watch = folder, watch
+
+    def show(self, event: BatchEvent) -> None:
+        self._watch.show(event)
+        if event.kind in ("turned", "failed", "refused") and event.fields.get("status") != "paused":
+            write_summary(self._folder, summarize_batch(self._folder))
+
+
+@contextmanager
+def _signals_halt(crew: Crew) -> Iterator[list[int]]:
+    """The first signal lets the steps that go on finish, the second stops at once; the list gets those that came.
+
+    SIGHUP is left alone where it is ignored, as under nohup.
+    """
+    loop = asyncio.get_running_loop()
+    caught: list[int] = []
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    numbers += [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []
+
+    def halt(number: int) -> None:
+        caught.append(number)
+        crew.halt(at_once=len(caught) > 1)
+
+    for number in numbers:
+        loop.add_signal_handler(number, halt, number)
+    try:
+        yield caught
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def _config(
+    task: QueuedTask, plan: Plan, configuration: Configuration, command: tuple[str, ...]
+) -> dict[str, JsonValue]:
+    """What is written down of a task's run when it begins. No key is in it."""
+    kept = {"wire", "base_url", "key_env", "dialect", "window", "output"}
+    return {
+        "version": version("warpsmith"),
+        "command": list(command),
+        "task_path": task.path,
+        "executor": plan.executor,
+        "task": task.task.model_dump(mode="json"),
+        "settings": plan.settings.model_dump(mode="json"),
+        "endpoints": {name: c.model_dump(mode="json", include=kept) for name, c in configuration.providers.items()},
+    }
+
+
+def _finish(folder: BatchFolder, console: Console, as_json: bool, caught: int | None) -> int:
+    """Reports and table; a report that can't be written costs a sentence, not the result."""
+    summary = summarize_batch(folder)
+    page: Path | None = None
+    try:
+        page = write_summary(folder, summary)
+    except RunFolderError as error:
+        print(f"warning: {error}", file=sys.stderr)
+    print_batch(console, summary)
+    if page is not None:
+        console.print(f"report    {page}", markup=False, highlight=False, soft_wrap=True)
+    if summary.state == "open":
+        go_on = f"go on     warpsmith batch --resume {shlex.quote(str(folder.path))}"
+        console.print(go_on, markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        print_json({"event": "summary", **summary.model_dump(mode="json"), "report": str(page) if page else None})
+    if caught is not None:
+        return INTERRUPTED if caught == signal.SIGINT else 128 + caught
+    return DONE if summary.all_found else REJECTED
+
+
+def print_batch(console: Console, summary: BatchSummary) -> None:
+    """The final table and the figures below it."""
+    numeric = ("start", "best", "gain", "against", "of limit", "attempts", "reward")
+    table = plain_table("task", *numeric, "end", numeric=numeric)
+    for row in summary.tasks:
+        table.add_row(*_cells(row), style="red" if row.status in ("failed", "refused") else "")
+    console.print()
+    console.print(table)
+    console.print()
+    for label, text in figures(summary):
+        console.print(f"{label:<30}{text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _cells(row: TaskRow) -> tuple[str, ...]:
+    return (
+        escape(row.task),
+        duration(row.start_seconds),
+        duration(row.best_seconds),
+        times(row.gain),
+        f"{times(row.speedup)} {row.baseline}" if row.speedup else "-",
+        percent(row.share_of_limit),
+        str(row.attempts),
+        "-" if row.reward is None else str(row.reward),
+        escape(row.ending),
+    )

@@ -1,0 +1,162 @@
+"""How a batch is to be run: the command line over the environment, the settings files, and, for a batch that is taken
+up again, over what it was run with before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from agents.batch import Plan, SharedBudget
+from agents.settings import ROLES, Budgets, Models, RunSettings
+from app.configuration import Asked, Configuration, Sourced, configure
+from app.inputs import documents_at, lessons_at, seconds_of
+from tools.errors import WarpsmithError
+from tools.records import TargetName
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """What was asked for on the command line. None is what the batch had before, or the default."""
+
+    paths: tuple[Path, ...]
+    resume: str | None
+    name: str | None
+    jobs: int | None
+    turn: int | None
+    retries: int | None
+    target: TargetName | None
+    iterations: int | None
+    patience: int | None
+    near_limit: float | None
+    """Percent; 0 switches it off."""
+    task_wall_time: str | None
+    task_device_time: str | None
+    task_dollars: float | None
+    task_tokens: int | None
+    wall_time: str | None
+    device_time: str | None
+    parallel: int | None
+    asked: Asked
+    docs: tuple[Path, ...]
+    lessons: str | None
+    seed: int | None
+    runs: Path
+    executor: str | None
+    command: tuple[str, ...]
+
+
+def plan_for(
+    request: BatchRequest, before: Plan | None, environ: Mapping[str, str], folder: Path
+) -> tuple[Plan, Configuration]:
+    """The plan, and how its models are reached. Raises WarpsmithError."""
+    asked = _asked_over(request.asked, before)
+    configuration = configure(asked, environ, folder)
+    old = before or Plan(settings=RunSettings(lessons=lessons_at(request.lessons)))
+    values: dict[str, Any] = {
+        "settings": _settings(request, old.settings, configuration, is_new=before is None),
+        "shared": _shared(request, old.shared, configuration),
+        "asked": {name: _plain(value) for name, value in asdict(asked).items()},
+    }
+    for name in ("jobs", "turn", "retries", "executor"):
+        given = getattr(request, name)
+        values[name] = getattr(old, name) if given is None else given
+    return Plan.model_validate(values | {"pause": old.pause}), configuration
+
+
+def configuration_of(plan: Plan, environ: Mapping[str, str], folder: Path) -> Configuration:
+    """How the models of a plan are reached, for the process of one task."""
+    return configure(_asked_in(plan), environ, folder)
+
+
+def _settings(request: BatchRequest, old: RunSettings, configuration: Configuration, is_new: bool) -> RunSettings:
+    changes: dict[str, object] = {
+        "budgets": _own(request, old.budgets, configuration if is_new else None),
+        "models": Models(
+            **{role: configuration.roles[role].model.value for role in ROLES},
+            fallback={role: choice.fallback.value for role, choice in configuration.roles.items()},
+        ),
+    }
+    given: dict[str, object | None] = {
+        "language": None if request.target is None else "cuda" if request.target == "cuda" else "cpp",
+        "parallel": request.parallel,
+        "seed": request.seed,
+        "documents": tuple(str(documents_at(path)) for path in request.docs) or None,
+    }
+    changes |= {name: value for name, value in given.items() if value is not None}
+    if request.lessons is not None:
+        changes["lessons"] = lessons_at(request.lessons)
+    return RunSettings.model_validate(old.model_dump() | changes)
+
+
+def _own(request: BatchRequest, old: Budgets, configuration: Configuration | None) -> Budgets:
+    """Each task's budgets. configuration: where a new batch finds what the command line does not say."""
+    budgets = old.model_dump()
+    said = {} if configuration is None else configuration.budgets
+    for name in ("iterations", "patience"):
+        given = getattr(request, name)
+        if given is not None:
+            budgets[name] = given
+        elif name in said:
+            budgets[name] = said[name].value
+    if request.near_limit is not None:
+        if not 0 <= request.near_limit < 100:
+            raise WarpsmithError(f"--near-limit {request.near_limit:g} is not a percentage below 100")
+        budgets["near_limit"] = request.near_limit / 100 or None
+    given = {
+        "wall_time": _seconds(request.task_wall_time, "--task-wall-time"),
+        "device_time": _seconds(request.task_device_time, "--task-device-time"),
+        "dollars": _amount(request.task_dollars, "--task-dollars"),
+        "tokens": _amount(request.task_tokens, "--task-tokens"),
+    }
+    return Budgets.model_validate(budgets | {name: value for name, value in given.items() if value is not None})
+
+
+def _shared(request: BatchRequest, old: SharedBudget, configuration: Configuration) -> SharedBudget:
+    said = configuration.budgets
+    wall_time = Sourced(request.wall_time, "--wall-time") if request.wall_time is not None else said.get("wall_time")
+    given = {
+        "dollars": said["max_dollars"].value if "max_dollars" in said else None,
+        "tokens": said["max_tokens"].value if "max_tokens" in said else None,
+        "device_time": _seconds(request.device_time, "--device-time"),
+        "wall_time": None if wall_time is None else _seconds(str(wall_time.value), wall_time.source),
+    }
+    return SharedBudget.model_validate(old.model_dump() | {n: value for n, value in given.items() if value is not None})
+
+
+def _asked_over(asked: Asked, before: Plan | None) -> Asked:
+    """What is asked now, over what was asked when the batch was last run."""
+    if before is None:
+        return asked
+    earlier = asdict(_asked_in(before))
+    return Asked(**(earlier | {name: value for name, value in vars(asked).items() if value not in (None, ())}))
+
+
+def _asked_in(plan: Plan) -> Asked:
+    known = {field.name for field in fields(Asked)}
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in plan.asked.items() if name in known
+    }
+    if values.get("config") is not None:
+        values["config"] = Path(values["config"])
+    return Asked(**values)
+
+
+def _plain(value: object) -> object:
+    return str(value.absolute()) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
+
+
+def _seconds(text: str | None, source: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise WarpsmithError(f"{source}: {error}", "Give a number with s, m, h or d.") from error
+
+
+def _amount(value: float | None, source: str) -> float | None:
+    if value is not None and not 0 < value < float("inf"):
+        raise WarpsmithError(f"{source} is {value:g}, which is no amount above zero", "For instance: 5")
+    return value

@@ -1,0 +1,119 @@
+"""A batch of tasks that measure nothing, and the process of each, with the faults that its task's description names.
+
+python stub_batch.py FOLDER KEY     is the process of one task
+python stub_batch.py FOLDER         runs the batch as it stands in its folder, to be killed from outside
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from stub_executor import TASK, StubExecutor
+
+from agents.batch import Batch, Plan, QueuedTask, SharedBudget
+from agents.batch_board import Board
+from agents.batch_books import BatchEvent
+from agents.batch_crew import Crew
+from agents.batch_job import Work, prepare, serve
+from agents.batch_queue import BatchFolder
+from agents.settings import Budgets, RunSettings
+from tools.errors import InfrastructureError, TaskError
+from tools.facts import TaskFacts
+from tools.records import Kernel, TargetName, Verdict
+from tools.task import TaskSource
+
+SETTINGS = RunSettings(budgets=Budgets(iterations=4, near_limit=None, patience=None))
+
+
+def seconds_of(kernel: Kernel) -> float:
+    return 1.0 / (1 + int(kernel.defines.get("BLOCK", 8)))
+
+
+class Faulty(StubExecutor):
+    """`faults`: `refuse` the task when it is opened; `crash` or `break` at the judged kernel of that number, once or
+    (with `always`) each time; `hang` when a kernel is judged. Each judged kernel is logged, so that a test sees what
+    was measured twice."""
+
+    def __init__(self, faults: dict[str, Any], folder: Path, key: str) -> None:
+        super().__init__(seconds_of)
+        self._faults, self._marker = faults, folder / f"{key}.fault"
+        self._log = folder / f"{key}.judged"
+
+    async def open(self, task: TaskSource, target: TargetName = "cpu") -> TaskFacts:
+        if "refuse" in self._faults:
+            raise TaskError("degenerate", "an output of zeros would be right", "Use other data.")
+        return await super().open(task, target)
+
+    async def evaluate(
+        self, task: TaskSource, kernel: Kernel, incumbent: Kernel | None = None, *, final: bool = False
+    ) -> Verdict:
+        number = len(self.judged) + 1
+        for fault in ("crash", "break"):
+            if self._faults.get(fault) == number and not (self._marker.exists() and "always" not in self._faults):
+                self._marker.write_text(fault)
+                if fault == "crash":
+                    os.kill(os.getpid(), signal.SIGSEGV)
+                raise InfrastructureError("the judge's process is gone", "Look at the machine.")
+        if "hang" in self._faults:
+            self._log.touch()
+            self.hang = True
+        verdict = await super().evaluate(task, kernel, incumbent, final=final)
+        with self._log.open("a") as log:
+            log.write(f"{kernel.id} {final}\n")
+        return verdict
+
+
+def make_batch(root: Path, faults: dict[str, dict[str, Any]], name: str = "stub") -> BatchFolder:
+    """A batch of one task for each key of `faults`."""
+    tasks = tuple(
+        QueuedTask(
+            key=key, path=f"tasks/{key}", task=TASK.model_copy(update={"name": key, "description": json.dumps(fault)})
+        )
+        for key, fault in faults.items()
+    )
+    return BatchFolder.create(root, Batch(version="0", name=name, tasks=tasks))
+
+
+def plan(jobs: int = 2, turn: int = 4, retries: int = 2, settings: RunSettings = SETTINGS, **shared: Any) -> Plan:
+    return Plan(settings=settings, shared=SharedBudget(**shared), jobs=jobs, turn=turn, retries=retries, pause=0.0)
+
+
+def crew(folder: BatchFolder, asked: Plan, events: list[BatchEvent]) -> Crew:
+    script = str(Path(__file__).resolve())
+    return Crew(
+        folder,
+        asked,
+        lambda key: (sys.executable, script, str(folder.path), key),
+        lambda task: {"task": task.task.model_dump(mode="json")},
+        events.append,
+    )
+
+
+async def run(folder: BatchFolder, asked: Plan, events: list[BatchEvent] | None = None) -> Board:
+    return await crew(folder, asked, [] if events is None else events).run()
+
+
+def work_on(folder: BatchFolder, key: str) -> Work:
+    task, asked, run_folder = folder.batch().task(key).task, folder.board().plan, folder.run_of(key)
+    assert asked is not None and run_folder is not None
+    executor = Faulty(json.loads(task.description), folder.path, key)
+    return Work(task, asked.settings, run_folder, executor)
+
+
+def main(path: str, key: str | None = None) -> None:
+    folder = BatchFolder(Path(path))
+    if key is None:
+        asyncio.run(run(folder, Plan.model_validate_json((folder.path / "plan.json").read_text())))
+        return
+    prepare()
+    asyncio.run(serve(work_on(folder, key)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
