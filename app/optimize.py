@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import JsonValue
 from rich.console import Console
 
+from agents.checkpoints import passwords_in, public_address
 from agents.control import Control
 from agents.drive import optimize
 from agents.secrets import Scrubber
@@ -64,6 +65,8 @@ class Request:
     executor: str
     """`local` or `command:…`."""
     command: tuple[str, ...]
+    state: str | None = None
+    """Where checkpoints are kept: an address of PostgreSQL, None for the run folder."""
 
 
 def optimize_task(request: Request, as_json: bool) -> int:
@@ -76,17 +79,60 @@ def optimize_task(request: Request, as_json: bool) -> int:
     configuration = configure(request.asked, os.environ, Path.cwd())
     require_usable(configuration)
     settings = run_settings(request, configuration)
+    executor = judged_at(request.executor, configuration)
+    config = _config(request, task, settings, configuration)
+    run = RunFolder.create(request.runs, task.name, config)
+    try:
+        return carry_out(
+            task, settings, run, executor, configuration=configuration, as_json=as_json, state=request.state
+        )
+    except WarpsmithError:
+        if not RunFolder(run.path).attempts():
+            shutil.rmtree(run.path, ignore_errors=True)
+        raise
+
+
+def judged_at(executor: str, configuration: Configuration) -> Executor:
+    """The executor of that name; what it starts does not see the keys of models. Raises WarpsmithError."""
     keys = [connection.key_env for connection in configuration.connections.providers.values() if connection.key_env]
-    executor = executor_for(request.executor, withheld=keys)
-    run = RunFolder.create(request.runs, task.name, _config(request, task, settings, configuration))
+    return executor_for(executor, withheld=keys)
+
+
+def carry_out(
+    task: TaskSource,
+    settings: RunSettings,
+    run: RunFolder,
+    executor: Executor,
+    *,
+    configuration: Configuration,
+    as_json: bool,
+    state: str | None = None,
+    changes: dict[str, JsonValue] | None = None,
+) -> int:
+    """Drive a run that begins or goes on, show how it does, and return the exit code. state, changes: as of
+    `agents.drive.optimize`. Raises what that raises, once it was said where the run folder is."""
     console = console_for(stderr=as_json)
     for text in model_lines(configuration):
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     progress = progress_for(console, settings.budgets.wall_time)
     try:
-        stopped = asyncio.run(_drive(task, settings, run, executor, progress=progress, configuration=configuration))
+        stopped = asyncio.run(
+            _drive(
+                task,
+                settings,
+                run,
+                executor,
+                progress=progress,
+                configuration=configuration,
+                state=state,
+                changes=changes,
+            )
+        )
     except WarpsmithError:
-        _keep_or_drop(run, console)
+        if RunFolder(run.path).attempts():
+            console.print(
+                f"run       {run.path} (what was found so far)", markup=False, highlight=False, soft_wrap=True
+            )
         raise
     return _finish(run, console, as_json, stopped)
 
@@ -121,16 +167,26 @@ def _budgets(request: Request, configuration: Configuration) -> Budgets:
         elif name in said:
             budgets[name] = said[name].value
     if request.near_limit is not None:
-        if not 0 <= request.near_limit < 100:
-            raise WarpsmithError(f"--near-limit {request.near_limit:g} is not a percentage below 100")
-        budgets["near_limit"] = request.near_limit / 100 or None
+        budgets["near_limit"] = near_limit_of(request.near_limit)
     wall_time = Sourced(request.wall_time, "--wall-time") if request.wall_time is not None else said.get("wall_time")
     if wall_time is not None:
-        try:
-            budgets["wall_time"] = seconds_of(str(wall_time.value))
-        except ValueError as error:
-            raise WarpsmithError(f"{wall_time.source}: {error}", "Give a number with s, m, h or d.") from error
+        budgets["wall_time"] = span_of(str(wall_time.value), wall_time.source)
     return Budgets.model_validate(budgets)
+
+
+def near_limit_of(percent: float) -> float | None:
+    """As a fraction; 0 switches it off. Raises WarpsmithError."""
+    if not 0 <= percent < 100:
+        raise WarpsmithError(f"--near-limit {percent:g} is not a percentage below 100")
+    return percent / 100 or None
+
+
+def span_of(text: str, source: str) -> float:
+    """Seconds. Raises WarpsmithError, which names the source."""
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise WarpsmithError(f"{source}: {error}", "Give a number with s, m, h or d.") from error
 
 
 async def _drive(
@@ -141,6 +197,8 @@ async def _drive(
     *,
     progress: Progress,
     configuration: Configuration,
+    state: str | None,
+    changes: dict[str, JsonValue] | None,
 ) -> int | None:
     """Drive the run; the number of the signal that stopped it, if one did. Everything it started is gone afterwards."""
     control = Control()
@@ -156,6 +214,8 @@ async def _drive(
                 connections=configuration.connections,
                 catalogue=configuration.catalogue,
                 on_text=progress.say,
+                state=state,
+                changes=changes,
             )
         finally:
             await executor.close()
@@ -201,14 +261,6 @@ def _finish(run: RunFolder, console: Console, as_json: bool, stopped: int | None
     return DONE if summary.best is not None else REJECTED
 
 
-def _keep_or_drop(run: RunFolder, console: Console) -> None:
-    """After a failure: say where the run folder is when it holds attempts, remove it when nothing was learnt."""
-    if RunFolder(run.path).attempts():
-        console.print(f"run       {run.path} (what was found so far)", markup=False, highlight=False, soft_wrap=True)
-    else:
-        shutil.rmtree(run.path, ignore_errors=True)
-
-
 def model_lines(configuration: Configuration) -> list[str]:
     """Which models will be asked, where, and who says so; nothing for a run that asks none over a network."""
     used = configuration.providers
@@ -229,14 +281,24 @@ def _config(
     request: Request, task: TaskSource, settings: RunSettings, configuration: Configuration
 ) -> dict[str, JsonValue]:
     """What is written down of a run when it begins. No key is in it."""
+    return {
+        "task_path": str(request.task),
+        "task": task.model_dump(mode="json"),
+        **asked_for(settings, configuration, request.executor, request.state, request.command),
+    }
+
+
+def asked_for(
+    settings: RunSettings, configuration: Configuration, executor: str, state: str | None, command: Sequence[str]
+) -> dict[str, JsonValue]:
+    """The part of `config.json` that may be another one when the run is resumed. No key is in it."""
     kept = {"wire", "base_url", "key_env", "dialect", "window", "output"}
-    scrubber = Scrubber.of(configuration.connections)
+    scrubber = Scrubber.of(configuration.connections, passwords_in(state))
     return {
         "version": version("warpsmith"),
-        "command": [scrubber.text(word) for word in request.command],
-        "task_path": str(request.task),
-        "executor": request.executor,
-        "task": task.model_dump(mode="json"),
+        "command": [scrubber.text(word) for word in command],
+        "executor": executor,
+        "state": None if state is None else public_address(state),
         "settings": settings.model_dump(mode="json"),
         "endpoints": {
             name: scrubber.json(c.model_dump(mode="json", include=kept)) for name, c in configuration.providers.items()

@@ -68,6 +68,15 @@ Config = Annotated[
         help="Settings file [the nearest warpsmith.toml up to the repository's root].",
     ),
 ]
+State = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        metavar="URL",
+        help="Keep checkpoints in PostgreSQL, as postgresql://user@host/database [in the run folder]. A password is "
+        "better left to PGPASSWORD or ~/.pgpass.",
+    ),
+]
 MaxDollars = Annotated[
     float | None, typer.Option("--max-dollars", metavar="USD", help="End when model calls have cost so much.")
 ]
