@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from app import cli_lessons, cli_models, export
+from app import cli_lessons, cli_models, export, logs
 from app.exits import EXIT_CODES, guarded
 from app.options import (
     Analyst,
@@ -281,6 +281,7 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
 app.add_typer(cli_models.app, name="models")
 app.add_typer(export.app)
 app.add_typer(cli_lessons.app, name="lessons")
+app.add_typer(logs.app)
 
 
 def run() -> None:
