@@ -94,7 +94,11 @@ def edit_lesson(store: LessonStore, number: int, claim: str | None, operation: s
     lesson = store.get(number)
     if claim is None and operation is None:
         claim, operation = _from_editor(lesson)
-    edited = store.edit(number, claim or lesson.claim, operation or lesson.operation)
+    edited = store.edit(
+        number,
+        lesson.claim if claim is None else claim,
+        lesson.operation if operation is None else operation,
+    )
     if as_json:
         print(json.dumps(_as_json(edited)))
     else:
@@ -106,10 +110,10 @@ def delete_lessons(store: LessonStore, numbers: Sequence[int], as_json: bool) ->
     """All of them or none."""
     deleted = store.delete(numbers)
     if as_json:
-        print(json.dumps({"deleted": [_as_json(lesson) for lesson in deleted]}))
+        print(json.dumps({"deleted": [{"id": number, "claim": claim} for number, claim in deleted.items()]}))
     else:
-        for lesson in deleted:
-            print(printable(f"deleted {lesson.id}: {one_line(lesson.claim)}"))
+        for number, claim in deleted.items():
+            print(printable(f"deleted {number}: {one_line(claim)}"))
     return DONE
 
 

@@ -165,17 +165,19 @@ class LessonStore:
             _index(db, identity, edited)
         return edited
 
-    def delete(self, identities: Sequence[int]) -> list[Lesson]:
-        """Delete all of these, or none when one is unknown; returns what was deleted."""
+    def delete(self, identities: Sequence[int]) -> dict[int, str]:
+        """Delete all of these, or none when one is unknown; returns what they claimed. Damaged ones go as well."""
+        claims: dict[int, str] = {}
         with self._writing() as db:
-            found = {lesson.id: lesson for identity in identities for lesson in _lessons(db, "SELECT ?", (identity,))}
-            missing = next((identity for identity in identities if identity not in found), None)
-            if missing is not None:
-                raise _unknown(missing)
-            for identity in found:
+            for identity in identities:
+                row = db.execute("SELECT claim FROM lessons WHERE id = ?", (identity,)).fetchone()
+                if row is None:
+                    raise _unknown(identity)
+                claims[identity] = str(row[0])
+            for identity in claims:
                 db.execute("DELETE FROM words WHERE rowid = ?", (identity,))
                 db.execute("DELETE FROM lessons WHERE id = ?", (identity,))
-        return list(found.values())
+        return claims
 
     def merge(self, drafts: Sequence[Draft]) -> Merged:
         """Bring in lessons of another store: all in one transaction, each joined with the one that claims the same."""
@@ -226,11 +228,14 @@ class LessonStore:
                 yield db
             finally:
                 db.close()
+        except OverflowError as error:  # SQLite's numbers have 64 bits
+            raise LessonsError("no lesson has so large a number", _LISTED) from error
         except sqlite3.Error as error:
             raise LessonsError(f"{self.path} can't be used: {error}", _ELSEWHERE) from error
 
 
 _ELSEWHERE = "Name another file with --lessons, or `none`; or set WARPSMITH_DATA."
+_LISTED = "`warpsmith lessons list` lists them."
 
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
@@ -254,7 +259,7 @@ def _version(db: sqlite3.Connection) -> int:
 
 
 def _unknown(identity: int) -> LessonsError:
-    return LessonsError(f"there is no lesson {identity}", "`warpsmith lessons list` lists them.")
+    return LessonsError(f"there is no lesson {identity}", _LISTED)
 
 
 def _lessons(db: sqlite3.Connection, ids: str, arguments: Sequence[object]) -> list[Lesson]:

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -33,6 +33,8 @@ FADED: Final = 0.5
 LEAST_SIMILARITY: Final = 0.3
 CLAIM_CHARACTERS: Final = 400
 OPERATION_CHARACTERS: Final = 200
+LATEST: Final = 253_402_214_400
+"""Unix time of the last day that a calendar has: of the year 9999."""
 
 _BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
@@ -54,7 +56,7 @@ class Evidence(_Record):
     high: float | None = Field(default=None, gt=0)
     reason: str | None = Field(default=None, max_length=100)
     """The judge's, as `wrong_result`."""
-    at: float = Field(ge=0)
+    at: float = Field(ge=0, lt=LATEST)
     """Unix time."""
 
     @model_validator(mode="after")
@@ -74,6 +76,9 @@ class Evidence(_Record):
         return f"{self.ratio:.3g}x [{self.low:.3g}, {self.high:.3g}] ({self.attempt} over {self.reference})"
 
 
+_Words: TypeAlias = Annotated[str, Field(max_length=400)]
+
+
 class Draft(_Record):
     """A lesson without its number: what is written, exported and imported."""
 
@@ -83,15 +88,15 @@ class Draft(_Record):
     says: Says
     target: Literal["cpu", "cuda"]
     chip: str = Field(min_length=1, max_length=200)
-    dtypes: tuple[str, ...] = Field(default=(), max_length=32)
-    shapes: tuple[str, ...] = Field(default=(), max_length=32)
+    dtypes: tuple[_Words, ...] = Field(default=(), max_length=32)
+    shapes: tuple[_Words, ...] = Field(default=(), max_length=32)
     """As `x: float32[4096, 1024]`."""
     bytes: float = Field(gt=0)
     """What the heaviest workload moves at least."""
     evidence: tuple[Evidence, ...] = Field(min_length=1)
-    created: float = Field(ge=0)
+    created: float = Field(ge=0, lt=LATEST)
     """Unix time."""
-    used: float | None = Field(default=None, ge=0)
+    used: float | None = Field(default=None, ge=0, lt=LATEST)
     """When it was last shown to a planner."""
 
     @property

@@ -196,7 +196,7 @@ def test_delete_takes_all_or_none(store: LessonStore) -> None:
     with pytest.raises(LessonsError, match="no lesson 99"):
         store.delete([first.id, 99])
     assert len(store.all()) == 2
-    assert store.delete([first.id]) == [first]
+    assert store.delete([first.id]) == {first.id: first.claim}
     assert (store.all(), store.find("latency", 3)) == ([other], [])
     assert store.learn(draft()).id not in (first.id, other.id), "a number is never given twice"
 
@@ -301,6 +301,24 @@ def test_a_row_that_is_no_lesson_is_a_sentence(store: LessonStore) -> None:
         db.execute("UPDATE lessons SET says = 'perhaps'")
     with pytest.raises(LessonsError, match=f"lesson {lesson.id} is damaged: says"):
         store.all()
+    assert store.delete([lesson.id]) == {lesson.id: lesson.claim}
+    assert store.all() == []
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
+def test_a_number_that_no_lesson_can_have_is_a_sentence(store: LessonStore, number: int) -> None:
+    store.learn(draft())
+    evidence = [draft().evidence[0]]
+    for ask in (
+        lambda: store.get(number),
+        lambda: store.add_evidence(number, evidence),
+        lambda: store.edit(number, "c", "o"),
+        lambda: store.delete([number]),
+        lambda: store.mark_used([number], 1.0),
+    ):
+        with pytest.raises(LessonsError, match="no lesson"):
+            ask()
+    assert len(store.all()) == 1
 
 
 @pytest.mark.parametrize(

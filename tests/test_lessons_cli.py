@@ -140,6 +140,8 @@ def test_what_is_exported_comes_back_elsewhere(store: LessonStore, tmp_path: Pat
         (draft().model_dump_json().replace('"ratio":1.3', '"ratio":NaN'), "line 2"),
         (draft().model_dump_json()[:-1] + ', "id": 3}', "line 2: id: Extra inputs"),
         ("x" * 2_000_000, "line 2: longer than"),
+        (draft().model_dump_json().replace('"created":', '"created":1e300,"used":'), "line 2: created"),
+        (draft(dtypes=()).model_dump_json().replace('"dtypes":[', f'"dtypes":["{"f" * 9000}"'), "line 2: dtypes"),
     ],
 )
 def test_a_file_with_a_line_that_is_no_lesson_is_refused_as_a_whole(
@@ -164,11 +166,20 @@ def test_what_others_wrote_can_t_steer_the_terminal(store: LessonStore, tmp_path
         assert arguments or "[red]gone[/red]" in text
 
 
-@pytest.mark.parametrize("arguments", [("show", 9), ("edit", 9, "--claim", "x"), ("delete", 9)])
-def test_an_unknown_number_is_a_sentence(store: LessonStore, arguments: tuple[object, ...]) -> None:
-    result = warpsmith(*arguments)
+@pytest.mark.parametrize("number", [9, 10**30])
+@pytest.mark.parametrize("arguments", [("show",), ("edit", "--claim", "x"), ("delete",)])
+def test_an_unknown_number_is_a_sentence(store: LessonStore, arguments: tuple[str, ...], number: int) -> None:
+    result = warpsmith(*arguments, number)
     assert result.exit_code == 2
-    assert "there is no lesson 9" in result.stderr and "lessons list" in result.stderr
+    assert "no lesson" in result.stderr and "lessons list" in result.stderr
+
+
+def test_no_words_are_no_edit(store: LessonStore) -> None:
+    before = store.get(1)
+    for option in ("--claim", "--operation"):
+        for words in ("", "  "):
+            assert warpsmith("edit", 1, option, words).exit_code == 2
+    assert store.get(1) == before
 
 
 def test_a_file_that_isn_t_there_or_can_t_be_used_is_a_sentence(store: LessonStore, tmp_path: Path) -> None:
