@@ -125,9 +125,9 @@ def test_readme_names_real_commands_targets_and_files() -> None:
     help_text = subprocess.run(
         [sys.executable, "-m", "app.start", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    commands = set(re.findall(r"^  ([a-z]+) {2,}", help_text.stdout, re.MULTILINE))
-    assert set(re.findall(r"`warpsmith ([a-z]+)", text)) <= commands
-    assert commands <= set(re.findall(r"`warpsmith ([a-z]+)", text))
+    commands = set(re.findall(r"^  ([a-z][a-z-]*) {2,}", help_text.stdout, re.MULTILINE))
+    assert set(re.findall(r"`warpsmith ([a-z][a-z-]*)", text)) <= commands
+    assert commands <= set(re.findall(r"`warpsmith ([a-z][a-z-]*)", text))
     targets = {line.split()[1] for line in make("help").stdout.splitlines()}
     assert set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", text, re.MULTILINE)) - {("", "")} != set()
     assert {a or b for a, b in re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", text, re.MULTILINE)} <= targets
