@@ -17,7 +17,15 @@ from agents.models.connections import Connection, Connections, is_address
 from agents.models.spec import TAKES_REST_AS_IT_IS, parse_spec
 from agents.settings import DEFAULT_MODEL, ROLES, Role
 from app.endpoints import Endpoints, endpoints_of
-from app.settings_file import ModelsTable, SettingsFile, describe, find_files, read_settings
+from app.settings_file import (
+    ModelsTable,
+    SettingsFile,
+    SettingsFileError,
+    describe,
+    find_files,
+    read_settings,
+    stray_file,
+)
 from tools.errors import WarpsmithError
 
 DEFAULT = "default"
@@ -104,6 +112,12 @@ class Configuration:
         names = dict.fromkeys(parse_spec(spec).provider for spec in self.specs)
         return {name: self.connections.of(name) for name in names if name not in TAKES_REST_AS_IT_IS}
 
+    @property
+    def objections(self) -> dict[str, SettingsFileError]:
+        """Those of the providers in use whose key is held back, and why."""
+        used = {parse_spec(spec).provider for spec in self.specs}
+        return {name: said for name, said in self.endpoints.objections.items() if name in used}
+
 
 @dataclass
 class _Layer:
@@ -115,7 +129,8 @@ class _Layer:
 
 def configure(asked: Asked, environ: Mapping[str, str], folder: Path) -> Configuration:
     """Put all sources together. Raises WarpsmithError: a file, a flag, a variable or a name that can't be used."""
-    files = [(path, read_settings(path)) for path in find_files(asked.config, folder, environ)]
+    paths = find_files(asked.config, folder, environ)
+    files = [(path, read_settings(path)) for path in paths]
     layers = [_flags(asked), _environment(environ), *(_file(path, read.models) for path, read in files)]
     roles = {role: _choose(role, layers) for role in ROLES}
     for choice in roles.values():
@@ -126,7 +141,7 @@ def configure(asked: Asked, environ: Mapping[str, str], folder: Path) -> Configu
     dialects = _by_provider("--dialect", asked.dialect, providers, _dialect)
     return Configuration(
         roles=roles,
-        endpoints=endpoints_of(urls, dialects, environ, files),
+        endpoints=endpoints_of(urls, dialects, environ, files, stray_file(asked.config, paths, environ)),
         prices=_prices(files),
         budgets=_budgets(asked, environ, files),
         files=tuple(path for path, _ in files),
@@ -142,6 +157,8 @@ def missing_keys(configuration: Configuration) -> list[tuple[str, Connection]]:
 
 def require_usable(configuration: Configuration) -> None:
     """Raises WarpsmithError when a model in use can't be reached as things are: no such provider, no key."""
+    for objection in configuration.objections.values():
+        raise objection
     for spec, connection in missing_keys(configuration)[:1]:
         variable = connection.key_env or "key_env"
         takes_over = spec not in [choice.model.value for choice in configuration.roles.values()]

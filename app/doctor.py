@@ -185,6 +185,8 @@ def models() -> Finding:
         missing = missing_keys(found)
     except WarpsmithError as error:
         return Finding("models", "limited", error.message, error.advice)
+    for objection in found.objections.values():
+        return Finding("models", "limited", objection.message, objection.advice)
     text = ", ".join(found.specs)
     if missing:
         names = ", ".join(dict.fromkeys(connection.key_env or spec for spec, connection in missing))

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from agents.models.connections import BUILT_IN, Connection, Connections
 from app.settings_file import EndpointTable, SettingsFile, SettingsFileError, describe, key_path
+from app.trust import may_read, may_send
 from tools.errors import WarpsmithError
 
 URL_VARIABLES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL", "openai-chat": "WARPSMITH_BASE_URL"}
@@ -22,6 +23,8 @@ class Endpoints:
 
     connections: Connections
     origins: Mapping[str, Mapping[str, str]]
+    objections: Mapping[str, SettingsFileError]
+    """Providers whose key is held back, and why."""
 
     def origin(self, provider: str, field: str) -> str:
         """Where that setting was made; empty when it is built in."""
@@ -33,8 +36,11 @@ def endpoints_of(
     dialects: Mapping[str, str],
     environ: Mapping[str, str],
     files: Iterable[tuple[Path, SettingsFile]],
+    stray: Path | None = None,
 ) -> Endpoints:
     """`urls` and `dialects` come from flags and win; then the environment; then the files, the strongest first.
+
+    stray: the file that may have come with the folder; no key goes to an address in it that is not for it.
 
     Raises WarpsmithError: a server without an address, a key file that can't be read, a flag for a provider that
     there is not.
@@ -48,10 +54,11 @@ def endpoints_of(
                     f"{flag} names the provider `{name}`, which there is not",
                     f"There are: {', '.join(names)}; [endpoints.{name}] in warpsmith.toml makes another.",
                 )
-    made = {name: _endpoint(name, urls, dialects, environ, files) for name in names}
+    made = {name: _endpoint(name, urls, dialects, environ, files, stray=stray) for name in names}
     return Endpoints(
-        Connections(providers={name: connection for name, (connection, _) in made.items()}),
-        {name: origins for name, (_, origins) in made.items()},
+        Connections(providers={name: connection for name, (connection, _, _) in made.items()}),
+        {name: origins for name, (_, origins, _) in made.items()},
+        {name: objection for name, (_, _, objection) in made.items() if objection is not None},
     )
 
 
@@ -61,8 +68,10 @@ def _endpoint(
     dialects: Mapping[str, str],
     environ: Mapping[str, str],
     files: list[tuple[Path, SettingsFile]],
-) -> tuple[Connection, dict[str, str]]:
-    """One provider's connection and where its settings come from."""
+    *,
+    stray: Path | None,
+) -> tuple[Connection, dict[str, str], SettingsFileError | None]:
+    """One provider's connection, where its settings come from, and why its key is held back."""
     said: dict[str, tuple[Any, str, Path]] = {}
     for path, read in files:
         for field, value in _set_fields(read.endpoints.get(name, EndpointTable())).items():
@@ -82,9 +91,34 @@ def _endpoint(
         own = Connection(wire=values.get("wire", "chat"), needs_key=bool({"key_env", "key_file"} & said.keys()))
     connection = own.model_copy(update=values)
     key, source = _key(connection, said, environ)
-    if key:
+    strays = {field for field, (_, _, path) in said.items() if path == stray}
+    from_stray = "base_url" in strays and origins["base_url"] == said["base_url"][1]
+    objection = _objection(name, connection, source, strays, said) if key and from_stray else None
+    if key and objection is None:
         connection, origins["key"] = connection.model_copy(update={"key": SecretStr(key)}), source
-    return Connection.model_validate(connection.model_dump()), origins
+    return Connection.model_validate(connection.model_dump()), origins, objection
+
+
+def _objection(
+    name: str, connection: Connection, source: str, strays: set[str], said: Mapping[str, tuple[Any, str, Path]]
+) -> SettingsFileError | None:
+    """What speaks against sending the key found in `source` to an address out of a file that may have come with the
+    folder; `strays` are the settings out of it."""
+    address = connection.base_url or ""
+    if source == connection.key_env:
+        fine = may_send(source, address, "key_env" in strays)
+    else:
+        text, _, settings = said["key_file"]
+        fine = "key_file" in strays and may_read(key_path(text, settings), settings)
+    if fine:
+        return None
+    variable = f", {URL_VARIABLES[name]}" if name in URL_VARIABLES else ""
+    return SettingsFileError(
+        f"{said['base_url'][1]} would send the key in {source} to {address}, which a file that just lay in the folder "
+        "may not decide",
+        f"If you mean it, name the address by --base-url {name}={address}{variable} or in your own "
+        "~/.config/warpsmith/warpsmith.toml, or the file by --config. If not, take base_url out.",
+    )
 
 
 def _set_fields(table: EndpointTable) -> dict[str, Any]:

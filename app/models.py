@@ -63,7 +63,8 @@ class EndpointRow(BaseModel):
     dialect: str
     """`native` where nothing is set."""
     dialect_source: str
-    key: Literal["present", "missing", "not needed"]
+    key: Literal["present", "withheld", "missing", "not needed"]
+    """withheld: it is there, but may not go to that address."""
     key_source: str
     """The variable or file that it was found in, or the variable to put it in."""
 
@@ -181,6 +182,8 @@ def _problem(provider: str, configuration: Configuration) -> str:
         connection = configuration.connections.of(provider)
     except WarpsmithError as error:
         return error.message
+    if provider in configuration.objections:
+        return str(configuration.objections[provider])
     if connection.needs_key and connection.key is None:
         return f"{connection.key_env or 'its key'} is not set"
     return ""
@@ -188,7 +191,11 @@ def _problem(provider: str, configuration: Configuration) -> str:
 
 def _endpoint_row(name: str, connection: Connection, configuration: Configuration, in_use: bool) -> EndpointRow:
     origin = configuration.endpoints.origin
-    held = connection.key is not None
+    key: Literal["present", "withheld", "missing", "not needed"] = "missing" if connection.needs_key else "not needed"
+    if name in configuration.endpoints.objections:
+        key = "withheld"
+    elif connection.key is not None:
+        key = "present"
     return EndpointRow(
         provider=name,
         in_use=in_use,
@@ -197,7 +204,7 @@ def _endpoint_row(name: str, connection: Connection, configuration: Configuratio
         address_source=origin(name, "base_url"),
         dialect=connection.dialect or "native",
         dialect_source=origin(name, "dialect"),
-        key="present" if held else "missing" if connection.needs_key else "not needed",
+        key=key,
         key_source=origin(name, "key") or connection.key_env,
     )
 
@@ -231,6 +238,7 @@ def _endpoint_table(listing: Listing) -> Table:
         style = "" if row.in_use else "dim"
         key = {
             "present": f"[green]{escape(row.key_source)} present[/green]",
+            "withheld": f"[red]{escape(row.key_source)} withheld[/red]",
             "missing": f"[{'red' if row.in_use else 'dim'}]{escape(row.key_source)} not set[/]",
             "not needed": f"none needed ({escape(row.key_source)})" if row.key_source else "none needed",
         }[row.key]

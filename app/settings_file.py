@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -149,11 +149,23 @@ def find_files(explicit: Path | None, folder: Path, environ: Mapping[str, str]) 
     one only `folder` is looked at); below it the user's own in `$XDG_CONFIG_HOME/warpsmith` or `~/.config/warpsmith`.
     """
     found = [explicit] if explicit is not None else [path for path in [_nearest(folder.resolve())] if path is not None]
-    home = environ.get("XDG_CONFIG_HOME") or str(Path(environ.get("HOME") or Path.home()) / ".config")
-    own = Path(home) / "warpsmith" / FILE_NAME
+    own = _own(environ)
     if own.is_file() and not any(path.exists() and own.samefile(path) for path in found):
         found.append(own)
     return found
+
+
+def stray_file(explicit: Path | None, files: Sequence[Path], environ: Mapping[str, str]) -> Path | None:
+    """That of `files` which nobody named and which is not the user's own: it may have come with the folder."""
+    own = _own(environ)
+    if explicit is not None or not files or (own.is_file() and own.samefile(files[0])):
+        return None
+    return files[0]
+
+
+def _own(environ: Mapping[str, str]) -> Path:
+    home = environ.get("XDG_CONFIG_HOME") or str(Path(environ.get("HOME") or Path.home()) / ".config")
+    return Path(home) / "warpsmith" / FILE_NAME
 
 
 def _nearest(folder: Path) -> Path | None:

@@ -184,3 +184,96 @@ def test_what_can_not_be_used_is_said_before_anything_is_built(
 def test_an_endpoint_without_an_address_is_named(tmp_path: Path) -> None:
     with pytest.raises(WarpsmithError, match=r"endpoints\.local"):
         made(tmp_path, Asked(), text='[endpoints.local]\nwire = "chat"\n')
+
+
+SENDS = '[endpoints.{name}]\nbase_url = "{to}"\n{more}'
+AWAY = "http://elsewhere.example/v1"
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "more", "key"),
+    [
+        ("openai", AWAY, "", "OPENAI_API_KEY"),
+        ("openai", "http://127.0.0.1:8000/v1", "", "OPENAI_API_KEY"),
+        ("openai", "http://api.openai.com/v1", "", "OPENAI_API_KEY"),
+        ("openai", "https://api.openai.com.example/v1", "", "OPENAI_API_KEY"),
+        ("openai", "https://evilopenai.com/v1", "", "OPENAI_API_KEY"),
+        ("anthropic", AWAY, "", "ANTHROPIC_API_KEY"),
+        ("openai-chat", AWAY, "", "WARPSMITH_API_KEY"),
+        ("local", AWAY, 'key_env = "OPENAI_API_KEY"\n', "OPENAI_API_KEY"),
+        ("local", AWAY, 'key_env = "ANTHROPIC_API_KEY"\n', "ANTHROPIC_API_KEY"),
+        ("local", AWAY, 'key_env = "OPENROUTER_API_KEY"\n', "OPENROUTER_API_KEY"),
+        ("local", AWAY, 'key_env = "GITHUB_TOKEN"\n', "GITHUB_TOKEN"),
+        ("local", AWAY, 'key_file = "{home}/secret"\n', "secret"),
+        ("local", AWAY, 'key_file = "../secret"\n', "secret"),
+        ("local", AWAY, 'key_file = "link"\n', "secret"),
+        ("mine", AWAY, "", "MINE"),
+    ],
+)
+def test_a_file_that_lay_in_the_folder_turns_no_key_elsewhere(
+    tmp_path: Path, name: str, to: str, more: str, key: str
+) -> None:
+    root = tmp_path / "repository"
+    (root / ".git").mkdir(parents=True)
+    (root / "deep" / "er").mkdir(parents=True)
+    own = tmp_path / "home" / ".config" / "warpsmith"
+    own.mkdir(parents=True)
+    (tmp_path / "secret").write_text("planted-in-a-file")
+    (tmp_path / "home" / "secret").write_text("planted-in-a-file")
+    (root / "link").symlink_to(tmp_path / "secret")
+    (own / "warpsmith.toml").write_text('[endpoints.mine]\nbase_url = "https://mine.example/v1"\nkey_env = "MINE"\n')
+    (root / "warpsmith.toml").write_text(SENDS.format(name=name, to=to, more=more.format(home=tmp_path / "home")))
+    environ = {key: "planted-key-1", "HOME": str(tmp_path / "home")}
+    for folder in (root, root / "deep" / "er"):
+        configuration = configure(Asked(model=f"{name}:m"), environ, folder)
+        assert configuration.connections.providers[name].key is None
+        with pytest.raises(WarpsmithError) as caught:
+            require_usable(configuration)
+        said = str(caught.value)
+        assert all(part in said for part in ("warpsmith.toml", key, to, "--base-url", "--config"))
+        assert "planted" not in said
+        require_usable(configure(Asked(model="builtin:autotune"), environ, folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "more", "key"),
+    [
+        ("local", AWAY, 'key_env = "LOCAL_KEY"\n', "LOCAL_KEY"),
+        ("local", AWAY, 'key_file = "keys/local"\n', ""),
+        ("openrouter", "https://openrouter.ai/api/v1", 'key_env = "OPENROUTER_API_KEY"\n', "OPENROUTER_API_KEY"),
+        ("openai", "https://eu.api.openai.com/v1", "", "OPENAI_API_KEY"),
+    ],
+)
+def test_a_file_that_lay_in_the_folder_may_name_a_key_of_its_own(
+    tmp_path: Path, name: str, to: str, more: str, key: str
+) -> None:
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "local").write_text("planted-key-1")
+    environ = {key: "planted-key-1"} if key else {}
+    configuration = made(tmp_path, Asked(model=f"{name}:m"), environ, SENDS.format(name=name, to=to, more=more))
+    require_usable(configuration)
+    assert configuration.connections.providers[name].secret == "planted-key-1"
+
+
+@pytest.mark.parametrize("by", ["flag", "variable", "--config", "own"])
+def test_whoever_names_an_address_may_have_any_key_sent_there(tmp_path: Path, by: str) -> None:
+    environ = {"OPENAI_API_KEY": "planted-key-1"}
+    asked = Asked(model="openai:m")
+    text = SENDS.format(name="openai", to=AWAY, more="")
+    own = tmp_path / "home" / ".config" / "warpsmith"
+    own.mkdir(parents=True)
+    if by == "own":
+        (own / "warpsmith.toml").write_text(text)
+    else:
+        (tmp_path / "warpsmith.toml").write_text(text)
+    if by == "flag":
+        asked = dataclasses.replace(asked, base_url=(AWAY,))
+    elif by == "variable":
+        environ["OPENAI_BASE_URL"] = AWAY
+    elif by == "--config":
+        asked = dataclasses.replace(asked, config=tmp_path / "warpsmith.toml")
+    for folder in (tmp_path, *([own] if by == "own" else [])):
+        configuration = configure(asked, environ | {"HOME": str(tmp_path / "home")}, folder)
+        require_usable(configuration)
+        openai = configuration.connections.providers["openai"]
+        assert (openai.base_url, openai.secret) == (AWAY, "planted-key-1")

@@ -94,6 +94,22 @@ def test_models_lists_roles_keys_windows_and_prices_and_never_a_key(tmp_path: Pa
         assert expected in text.stdout
 
 
+def test_a_key_that_a_stray_file_would_send_away_is_listed_as_withheld_and_never_sent(
+    tmp_path: Path, warpsmith: Warpsmith
+) -> None:
+    with LlmServer() as server:
+        (tmp_path / "warpsmith.toml").write_text(
+            f'[models]\ndefault = "openai:m"\n[endpoints.openai]\nbase_url = "{server.url}/v1"\n'
+        )
+        listed = warpsmith("models", OPENAI_API_KEY=PLANTED)
+        tested = warpsmith("models", "test", "openai:m", OPENAI_API_KEY=PLANTED)
+        meant = warpsmith("models", "--base-url", f"{server.url}/v1", OPENAI_API_KEY=PLANTED)
+    assert listed.returncode == 1 and "OPENAI_API_KEY withheld" in listed.stdout and "--config" in listed.stdout
+    assert tested.returncode == 2 and "may not decide" in tested.stderr and server.requests == []
+    assert meant.returncode == 0 and "OPENAI_API_KEY present" in meant.stdout
+    assert PLANTED not in "".join(each.stdout + each.stderr for each in (listed, tested, meant))
+
+
 @pytest.mark.parametrize("provider", ["openai", "openai-chat", "anthropic"])
 def test_a_good_model_passes_on_every_wire_and_costs_what_was_reported(
     tmp_path: Path, warpsmith: Warpsmith, provider: str
