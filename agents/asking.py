@@ -48,6 +48,8 @@ class Question:
     counter: TokenCounter
     change: Change | None = None
     corrected: Case | None = None
+    can_do_without: bool = False
+    """Then nobody is waited for longer than while another model can take over."""
 
 
 async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], None]) -> Asked:
@@ -76,7 +78,7 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
                 left[0].model,
                 question.request,
                 lambda piece: context.on_text(seat.role, piece),
-                _patience(seat, len(left) > 1),
+                _patience(seat, len(left) > 1 or question.can_do_without),
                 clerk.tried,
             )
     except BudgetSpent as spent_up:
@@ -91,7 +93,7 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
 def _failed(question: Question, left: list[Candidate], error: ModelError) -> Asked:
     """Another model is asked, or the same one with less; with none left the run ends."""
     voice, model = question.voice, left[0].name
-    if error.fault == "overflow" and not voice.was_refitted(model):
+    if error.fault == "overflow" and voice.may_refit(model):
         request = question.request
         prompt = prompt_tokens(request, question.counter)
         return _asked(model, window=learnt_window(str(error), prompt, request.reply_tokens))

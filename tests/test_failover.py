@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scripted_model import Line, ScriptedModel, calls, says
 from scripted_run import Stage, judge, proposal, reading, set_up
 
 from agents.control import Control
 from agents.models.base import Message, ModelError, ModelFault, Reply, Usage
-from agents.models.failover import RESTS, Candidate, Lineup, Voice, learnt_window
+from agents.models.failover import REFITS, RESTS, Candidate, Lineup, Voice, learnt_window
+from agents.room import REPLY_SHARE
 from tools.errors import WarpsmithError
 
 NO_WAIT = {"outage_seconds": 0.0, "failover_seconds": 0.0}
@@ -126,17 +129,29 @@ async def test_a_prompt_that_does_not_fit_is_made_smaller_and_sent_once_more(sta
     assert stage.run.best() == "a1"
 
 
-async def test_a_second_overflow_moves_on_and_with_nobody_left_says_so(stage: Stage) -> None:
-    too_long = fails("overflow", "Your input exceeds the context window of this model.")
-    stage.script([proposal("x")], [too_long, too_long], [reading("a1")])
+async def test_what_never_fits_moves_on_and_with_nobody_left_says_so(stage: Stage) -> None:
+    too_long = [fails("overflow", "Your input exceeds the context window of this model.")] * (REFITS + 1)
+    stage.script([proposal("x")], too_long, [reading("a1")])
     stage.add("second", [judge(64), says("Done.")])
     outcome = await stage.play(fallback=["scripted:second"])
     assert outcome.best == "a1" and [e["why"] for e in stage.told("model_changed")] == ["overflow"]
-    stage.script([proposal("y")], [too_long, too_long], [])
+    stage.script([proposal("y")], too_long, [])
     outcome = await stage.play(iterations=2)
-    assert (
-        outcome.reason == "models_unavailable" and "exceeds the context window" in stage.told("stopping")[-1]["message"]
-    )
+    assert outcome.reason == "models_unavailable"
+    assert "window" in stage.told("stopping")[-1]["message"]
+
+
+async def test_a_summary_that_does_not_come_is_not_waited_for_as_long_as_a_reply(stage: Stage) -> None:
+    thinks = [
+        calls("show", {"attempt": "a0"}, call=f"k{i}").model_copy(update={"text": f"thought {i} " * 900})
+        for i in range(12)
+    ]
+    stage.script([proposal("x")], [], [reading("a1")])
+    coder = stage.add("coder", [*thinks, judge(64), says("Done.")], window=24_000)
+    coder.summary = fails("transient", "nothing came in time")
+    await stage.play(settings={"reply_tokens": 1000, "outage_seconds": 3600.0, "failover_seconds": 0.0})
+    assert {e["tries"] for e in stage.told("model_failed")} == {1}
+    assert stage.run.best() == "a1"
 
 
 async def test_the_next_model_may_have_a_smaller_window(stage: Stage) -> None:
@@ -268,6 +283,31 @@ def test_a_window_is_learnt_from_what_the_provider_says(
     message: str, prompt: int, reply: int, least: int, most: int
 ) -> None:
     assert least <= learnt_window(message, prompt, reply) <= most < prompt + reply
+
+
+@pytest.mark.parametrize("reply", [1000, 16_000])
+@pytest.mark.parametrize(
+    ("words", "window"),
+    [
+        ("maximum context length is {limit} tokens. However, your messages resulted in {sent} tokens", 1_000_000),
+        ("prompt exceeds the available context size ({limit} tokens)", 128_000),
+        ("it is too long", 64_000),
+    ],
+)
+@given(st.integers(16_000, 64_000), st.floats(1.0, 1.5))
+@settings(max_examples=40, deadline=None)
+def test_a_few_refusals_teach_a_window_that_nobody_knew(
+    reply: int, words: str, window: int, limit: int, undercount: float
+) -> None:
+    """A prompt as long as it may be, which the provider counts to be longer, and a reply of a quarter at most."""
+    for _ in range(REFITS + 1):
+        room = min(reply, window // REPLY_SHARE)
+        prompt = window - room
+        sent = int(prompt * undercount)
+        if sent + room <= limit:
+            break
+        window = learnt_window(words.format(limit=limit, sent=sent), prompt, room)
+    assert sent + room <= limit and window > limit / 3
 
 
 def _diagnosis(attempt: str) -> dict[str, object]:

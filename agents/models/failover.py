@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -22,7 +23,9 @@ Why: TypeAlias = ModelFault | Literal["format", "user"]
 RESTS: dict[Why, float] = {"transient": 300.0, "quota": 1800.0, "auth": float("inf")}
 """Seconds that a model is left alone by all turns; the other reasons hold for one turn only."""
 SMALLER = 0.6
-"""A window whose size nobody tells is taken to be this part of what did not fit."""
+"""A window whose size nobody tells is taken to be this part of what did not fit, prompt and reply together."""
+REFITS = 4
+"""Times in a row that a prompt is made smaller for a model; the window is then an eighth of what was taken for it."""
 MARGIN = 0.95
 """Of a window that is known: what is not counted, as the frame of each message, takes the rest."""
 _LIMITS = (
@@ -123,7 +126,8 @@ class Voice:
     """What is left out in this turn: model to reason."""
     _why: tuple[Why, str] = ("user", "another model was chosen")
     _dialects: dict[str, Dialect] = field(default_factory=dict)
-    _refitted: set[str] = field(default_factory=set)
+    _refits: Counter[str] = field(default_factory=Counter)
+    """Of each model since it last replied."""
 
     def recast(self, lineup: Lineup) -> None:
         """From now on the role's models are these."""
@@ -148,16 +152,16 @@ class Voice:
     def heard(self, model: str, dialect: Dialect) -> None:
         """That model replied."""
         self.speaking, self.dialect = model, dialect
-        self._refitted.discard(model)
+        del self._refits[model]
 
-    def was_refitted(self, model: str) -> bool:
-        """Whether the prompt was made smaller for that model since it last replied."""
-        return model in self._refitted
+    def may_refit(self, model: str) -> bool:
+        """Whether the prompt may be made smaller for that model once more before it replies."""
+        return self._refits[model] < REFITS
 
     def refit(self, model: str, window: int) -> None:
         """A prompt did not fit that model's window, which is taken to be so large from now on."""
         self.speaking = model
-        self._refitted.add(model)
+        self._refits[model] += 1
         for candidate in self.lineup.candidates:
             if candidate.name == model:
                 candidate.learnt = min(candidate.window, window)
@@ -199,9 +203,11 @@ def learnt_window(message: str, prompt_tokens: int, reply_tokens: int) -> int:
     """
     text = message.replace(",", "")
     limit, sent = _first(_LIMITS, text), _first(_PROMPTS, text)
-    if limit is None or limit <= reply_tokens:
-        return int(prompt_tokens * SMALLER) + reply_tokens
+    if limit is None or (sent is None and prompt_tokens + reply_tokens <= limit):
+        return int((prompt_tokens + reply_tokens) * SMALLER)
     undercount = max(1.0, sent / prompt_tokens) if sent is not None and prompt_tokens else 1.0
+    if limit <= reply_tokens:  # the reply shrinks with the window
+        return int(limit / undercount * MARGIN)
     fitting = int((limit - reply_tokens) / undercount * MARGIN)
     return min(fitting, int(prompt_tokens * MARGIN)) + reply_tokens
 
