@@ -225,7 +225,7 @@ async def sum_up(seat: Seat, name: str, key: str, voice: Voice, messages: tuple[
     speaker = voice.left()[0]
     room = room_for(seat, (), speaker.name, speaker.window, speaker.output)
     request = Request(messages=messages, reply_tokens=min(room.reply, SUMMARY_REPLY))
-    question = Question(key, request, voice, room.counter)
+    question = Question(key, request, voice, room.counter, can_do_without=True)
     try:
         asked = await asking.put(
             seat, question, lambda reply: _write_down(seat, f"{name}-summary", messages, question.request, reply)

@@ -38,12 +38,14 @@ class ScriptedModel:
         self.asked: list[Request] = []
         self.heard: list[list[Message]] = []
         self.offered: list[list[ToolSpec]] = []
+        self.summary: Line = Reply(text="They looked around.", usage=Usage(dollars=0.0))
+        """What it says whenever it is asked to sum up."""
         self._lines = list(lines)
 
     async def reply(self, request: Request, on_text: OnText | None = None) -> Reply:
         messages = list(request.messages)
         if "older part of a conversation" in messages[0].text:  # a summary beside the turn
-            return Reply(text="They looked around.", usage=Usage(dollars=0.0))
+            return self.summary if isinstance(self.summary, Reply) else self.summary(messages)
         self.asked.append(request)
         self.heard.append(messages)
         self.offered.append(list(request.tools))
