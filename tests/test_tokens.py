@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,25 @@ def test_a_text_is_encoded_once_and_only_what_changed_again() -> None:
     counter.count(text + "    return x0;\n")
     counter.count(text.replace("x399", "y399"))
     assert sum(map(len, spy.encoded[before:])) <= 4 * CHUNK
+
+
+@pytest.mark.parametrize("written", [str, json.dumps], ids=["text", "json"])
+def test_an_edit_anywhere_leaves_what_stands_around_it_known(written: Callable[[str], str]) -> None:
+    """Texts of 600 lines, where a few are put in or taken out."""
+    rng = random.Random(5)
+    lines = [f"    x{rng.randrange(99)} += a[{rng.randrange(999)}] * scale[{rng.randrange(99)}];\n" for _ in range(600)]
+    again = whole = 0
+    for place in range(0, 600, 40):
+        spy = Spy()
+        counter = Counter(lambda: spy)  # noqa: B023 (used within this round)
+        counter.count(written("".join(lines)))
+        before = len(spy.encoded)
+        edited = lines[:place] + rng.sample(lines, rng.randrange(9)) + lines[place + rng.randrange(9) :]
+        text = written("".join(edited))
+        counter.count(text)
+        again += sum(map(len, spy.encoded[before:]))
+        whole += len(text)
+    assert again < whole / 3
 
 
 def test_what_is_remembered_is_bounded() -> None:
