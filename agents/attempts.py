@@ -54,6 +54,10 @@ class Attempts:
     def count(self) -> int:
         return len(self._run.attempts())
 
+    def count_until(self, iteration: int) -> int:
+        """How many there were when that iteration ended; later ones may be there when a step is done again."""
+        return sum(attempt.iteration <= iteration for attempt in self._run.attempts())
+
     def best(self) -> Attempt | None:
         best = self._run.best()
         return None if best is None else self._run.attempt(best)

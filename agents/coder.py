@@ -27,4 +27,4 @@ async def realise(order: CodeOrder, context: Context) -> State:
         seat = replace(seat, call=f"{context.told.name_of(name, seat.iteration)}/last")
         with bound(iteration=seat.iteration, role=seat.role, turn=name):
             device_seconds += await judge_last(seat, end.kernel)
-    return State(attempts=context.attempts.count, device_seconds=device_seconds)
+    return State(attempts=context.attempts.count_until(seat.iteration), device_seconds=device_seconds)

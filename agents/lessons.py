@@ -119,7 +119,9 @@ class Lessons:
         except LessonsError as error:
             self._journal.tell("lessons_failed", message=str(error))
             return ()
-        write_atomically(path, json.dumps([lesson.model_dump(mode="json") for lesson in chosen], indent=1) + "\n")
+        write_atomically(
+            path, json.dumps([lesson.model_dump(mode="json") for lesson in chosen], indent=1) + "\n", durable=True
+        )
         return tuple(chosen)
 
     def _keep(self, change: Callable[[LessonStore], Lesson]) -> Lesson:

@@ -19,7 +19,7 @@ async def judge_start(state: Begin, context: Context) -> State:
         device_seconds = judged.device_seconds
     return State(
         iteration=state["iteration"],
-        attempts=context.attempts.count,
+        attempts=context.attempts.count_until(0),
         best=_best(context),
         stale=0,
         device_seconds=device_seconds,

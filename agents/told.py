@@ -49,7 +49,7 @@ class Told:
         self._acted = {
             str(event["call"]): Acted(answer=str(event["answer"]), device_seconds=float(event["device_seconds"]))
             for event in events
-            if event["event"] == "tool_called" and "answer" in event
+            if event["event"] == "tool_called" and {"call", "answer", "device_seconds"} <= event.keys()
         }
         stops = [event for event in events if event["event"] == "stopping"]
         self._given_up = Counter(event.get("iteration") for event in stops if event["reason"] == "exhausted")

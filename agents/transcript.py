@@ -15,6 +15,7 @@ from pydantic import JsonValue, ValidationError
 
 from agents.models.base import Message, Reply, ToolCall
 from memory import ledger
+from memory.files import RunFolderError
 from memory.history import Blobs
 from memory.runs import Attempt
 
@@ -184,8 +185,11 @@ def given_line(messages: Sequence[Message], blobs: Blobs) -> Line:
 def adds_up(lines: Sequence[Line], blobs: Blobs, sent: Sequence[Message]) -> bool:
     """Whether a reader of `lines` takes a prompt that follows them for what was sent."""
     reading = Reading(blobs, look_for_doubt=False)
-    for line in lines:
-        reading.take(line)
+    try:
+        for line in lines:
+            reading.take(line)
+    except RunFolderError:  # a power cut took a text
+        return False
     seen = reading.seen()
     return len(seen) == len(sent) and all(same(a, b) for a, b in zip(seen, sent, strict=True))
 

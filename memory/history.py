@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import TypeAlias
 
@@ -29,7 +30,7 @@ class Blobs:
         text = self._clean(text)
         name = _name(text)
         path = self._path(name)
-        if durable or not path.exists() or path.stat().st_size != len(text.encode()):
+        if durable or not self.holds(name):
             write_atomically(path, text, durable)
         return name
 
@@ -82,7 +83,8 @@ class Evicted:
 
 
 class JsonLines:
-    """JSON objects, one a line, only ever added. A torn last line, left by a kill, is passed over."""
+    """JSON objects, one a line, only ever added; each is on the disk before the run goes on. A torn last line, left by
+    a kill, is passed over."""
 
     def __init__(self, path: Path, clean: Clean = as_it_is) -> None:
         self.path = path
@@ -112,6 +114,8 @@ class JsonLines:
             with self.path.open("ab+") as file:
                 torn = file.tell() > 0 and (file.seek(-1, 2), file.read(1))[1] != b"\n"
                 file.write((("\n" if torn else "") + self._clean(json.dumps(line, ensure_ascii=False)) + "\n").encode())
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
             raise write_failure(self.path, error) from error
         self._lines.append(line)

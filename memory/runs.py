@@ -18,7 +18,7 @@
       run.lock        which process writes into the folder (memory/lock.py)
 
 JSON goes in and out as plain dicts: the records behind them belong to other packages. An attempt is on the disk before
-anything refers to it; other files may lose their newest lines in a power cut, never in a kill.
+anything refers to it, and so is what the next prompts are made of; of the rest a power cut may take the newest lines.
 """
 
 from __future__ import annotations
@@ -270,7 +270,8 @@ class RunFolder:
 
     def next_id(self) -> str:
         """The id that the next attempt gets."""
-        return f"a{len(self.attempts())}"
+        attempts = self.attempts()
+        return f"a{int(attempts[-1].id[1:]) + 1}" if attempts else "a0"
 
     def find_kernel(self, kernel_id: str) -> Attempt | None:
         """The attempt that judged this very kernel, if one did and something was learnt."""
@@ -281,6 +282,7 @@ class RunFolder:
         folder = self.folder_of(attempt.id)
         draft = folder.with_name(f".{attempt.id}")
         remove(draft)
+        remove(folder)  # no attempt has this id, so what is there is none
         for name, text in files.items():
             self._write(draft / "kernel" / PurePosixPath(name), text)
         self._write(draft / "verdict.json", as_json(verdict), durable=True)
@@ -296,10 +298,10 @@ class RunFolder:
             self._link_best()
 
     def add_profile(self, attempt_id: str, profile: Json) -> None:
-        self._write(self.folder_of(attempt_id) / "profile.json", as_json(profile))
+        self._write(self.folder_of(attempt_id) / "profile.json", as_json(profile), durable=True)
 
     def add_diagnosis(self, attempt_id: str, diagnosis: Json) -> None:
-        self._write(self.folder_of(attempt_id) / "diagnosis.json", as_json(diagnosis))
+        self._write(self.folder_of(attempt_id) / "diagnosis.json", as_json(diagnosis), durable=True)
 
     def add_score(self, attempt_id: str, score: Json) -> None:
         """Record what an attempt's hypothesis came to; the first record stands, since prompts were made of it."""
@@ -323,7 +325,7 @@ class RunFolder:
         self._write(self.path / "facts.json", as_json(facts))
 
     def write_outcome(self, outcome: Json) -> None:
-        self._write(self.path / "outcome.json", as_json(outcome))
+        self._write(self.path / "outcome.json", as_json(outcome), durable=True)
 
     def reopen(self) -> None:
         """The run goes on: it has no outcome any more, and nothing half-written that a kill left behind."""
@@ -333,6 +335,7 @@ class RunFolder:
             raise write_failure(self.path / "outcome.json", error) from error
         for path in [*self.path.glob(".*"), *self.path.glob("*/.*"), *self.path.glob("[ab]*/*/.*")]:
             remove(path)
+        self._link_best()
 
     def _cleaned(self, text: str) -> str:
         return self._clean(text)

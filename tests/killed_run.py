@@ -18,7 +18,7 @@ from tools.records import Kernel
 SETTINGS = RunSettings(budgets=Budgets(iterations=6, near_limit=None, patience=None), parallel=2)
 
 
-def main(folder: str, fatal: str) -> None:
+def main(folder: str, fatal: str, state: str = "") -> None:
     executor = StubExecutor(seconds_of)
     judged = 0
 
@@ -30,7 +30,7 @@ def main(folder: str, fatal: str) -> None:
         return seconds_of(kernel)
 
     executor.first_seconds_of = seconds_or_death
-    asyncio.run(optimize(TASK, SETTINGS, RunFolder(Path(folder)), executor, lambda _: None))
+    asyncio.run(optimize(TASK, SETTINGS, RunFolder(Path(folder)), executor, lambda _: None, state=state or None))
 
 
 def seconds_of(kernel: Kernel) -> float:
