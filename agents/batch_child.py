@@ -11,8 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agents.batch_job import LINE_LIMIT
-from agents.batch_lines import ORDER, REPORT, Order, Report
+from agents.batch_lines import LINE_LIMIT, ORDER, REPORT, Order, Report
 from memory.files import write_failure
 from tools.process import descendants
 

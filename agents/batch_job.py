@@ -18,8 +18,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.batch_lines import ORDER, Answer, Ask, Broke, Done, Halt, Happened, Order, Report, Settle, Turn
+from agents.batch_lines import LINE_LIMIT, ORDER, Answer, Ask, Broke, Done, Halt, Happened, Order, Report, Settle, Turn
 from agents.batch_meter import Metered
+from agents.batch_queue import time_at_work
 from agents.control import Control
 from agents.drive import optimize
 from agents.events import Event
@@ -36,8 +37,6 @@ from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithE
 from tools.executor import Executor
 from tools.task import TaskSource
 
-LINE_LIMIT = 1 << 24
-"""Characters of one line between the processes."""
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _SACRIFICE = "500"
 """Added to the score by which the kernel's out-of-memory killer chooses: a task's process goes before the batch's."""
@@ -174,12 +173,6 @@ def within(settings: RunSettings, run: RunFolder, left: float | None) -> RunSett
     own = settings.budgets.wall_time
     budgets = settings.budgets.model_copy(update={"wall_time": bound if own is None else min(own, bound)})
     return settings.model_copy(update={"budgets": budgets})
-
-
-def time_at_work(run: RunFolder) -> float:
-    """Seconds that the run has been at work, as its events say."""
-    times = [event.get("elapsed") for event in run.events() if event["event"] in ("iteration_ended", "run_ended")]
-    return max((float(seconds) for seconds in times if isinstance(seconds, int | float)), default=0.0)
 
 
 async def serve(work: Work) -> None:

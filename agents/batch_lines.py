@@ -9,6 +9,9 @@ from pydantic import Field, JsonValue, TypeAdapter
 from agents.batch import Record
 from agents.limits import StopReason
 
+LINE_LIMIT = 1 << 24
+"""Characters of one line."""
+
 
 class Turn(Record):
     """Work for some iterations. closing: the batch is over for this reason; only measure the winner afresh."""

@@ -135,3 +135,9 @@ class QueueJournal:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+def time_at_work(run: RunFolder) -> float:
+    """Seconds that the run has been at work, as its events say."""
+    times = [event.get("elapsed") for event in run.events() if event["event"] in ("iteration_ended", "run_ended")]
+    return max((float(seconds) for seconds in times if isinstance(seconds, int | float)), default=0.0)

@@ -27,7 +27,6 @@ from app.batch_tasks import batch_name, read_tasks
 from app.batch_view import Watch, print_json, watch_for
 from app.configuration import Configuration, require_usable
 from app.exits import DONE, INTERRUPTED, REJECTED
-from app.optimize import model_lines
 from app.quantities import duration, percent, times
 from app.terminal import console_for, plain_table
 from memory.files import RunFolderError
@@ -52,8 +51,7 @@ def run_batch(request: BatchRequest, as_json: bool) -> int:
     executor_for(plan.executor)
     console = console_for(stderr=as_json)
     folder = earlier or _new(request, console)
-    for text in model_lines(configuration):
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    _say_models(configuration, console)
     console.print(f"batch     {folder.path}", markup=False, highlight=False, soft_wrap=True)
     caught = asyncio.run(_work(folder, plan, configuration, console, as_json))
     return _finish(folder, console, as_json, caught)
@@ -93,6 +91,15 @@ def _new(request: BatchRequest, console: Console) -> BatchFolder:
         passed_over=passed_over,
     )
     return BatchFolder.create(request.runs, batch)
+
+
+def _say_models(configuration: Configuration, console: Console) -> None:
+    if not configuration.providers:
+        return
+    from app.optimize import model_lines  # brings LangGraph, which this process needs for nothing else
+
+    for text in model_lines(configuration):
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _why(passed_over: tuple[PassedOver, ...]) -> str:

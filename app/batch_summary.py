@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agents.batch import PassedOver, Plan, QueuedTask
 from agents.batch_board import Board, Status, TaskState
-from agents.batch_job import time_at_work
-from agents.batch_queue import BatchFolder
+from agents.batch_queue import BatchFolder, time_at_work
 from agents.batch_scores import Scores, scores
 from agents.limits import STOP_WORDS, StopReason
 from agents.rewards import of_attempt

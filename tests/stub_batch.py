@@ -1,12 +1,14 @@
 """A batch of tasks that measure nothing, and the process of each, with the faults that its task's description names.
 
-python stub_batch.py FOLDER KEY     is the process of one task
-python stub_batch.py FOLDER         runs the batch as it stands in its folder, to be killed from outside
+`main(FOLDER, KEY)` is the process of one task. `main(FOLDER, "", NURSERY)` runs the batch as it stands in its folder,
+to be killed from outside. Both are started through tests/nursery.py, since importing everything takes seconds, and
+without its address (None) as programs of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import signal
@@ -23,11 +25,13 @@ from agents.batch_crew import Crew
 from agents.batch_job import Work, prepare, serve
 from agents.batch_queue import BatchFolder
 from agents.settings import Budgets, RunSettings
+from memory.tokens import COUNTER
 from tools.errors import InfrastructureError, TaskError
 from tools.facts import TaskFacts
 from tools.records import Kernel, TargetName, Verdict
 from tools.task import TaskSource
 
+FOLDER = Path(__file__).resolve().parent
 SETTINGS = RunSettings(budgets=Budgets(iterations=4, near_limit=None, patience=None))
 
 
@@ -84,19 +88,24 @@ def plan(jobs: int = 2, turn: int = 4, retries: int = 2, settings: RunSettings =
     return Plan(settings=settings, shared=SharedBudget(**shared), jobs=jobs, turn=turn, retries=retries, pause=0.0)
 
 
-def crew(folder: BatchFolder, asked: Plan, events: list[BatchEvent]) -> Crew:
-    script = str(Path(__file__).resolve())
+def command(nursery: str | None, *arguments: str) -> tuple[str, ...]:
+    if nursery is None:
+        return (sys.executable, str(Path(__file__).resolve()), *arguments)
+    return (sys.executable, "-S", "-E", str(FOLDER / "nursery.py"), nursery, *arguments)
+
+
+def crew(folder: BatchFolder, asked: Plan, events: list[BatchEvent], nursery: str | None) -> Crew:
     return Crew(
         folder,
         asked,
-        lambda key: (sys.executable, script, str(folder.path), key),
+        lambda key: command(nursery, str(folder.path), key),
         lambda task: {"task": task.task.model_dump(mode="json")},
         events.append,
     )
 
 
-async def run(folder: BatchFolder, asked: Plan, events: list[BatchEvent] | None = None) -> Board:
-    return await crew(folder, asked, [] if events is None else events).run()
+async def run(folder: BatchFolder, asked: Plan, nursery: str | None, events: list[BatchEvent] | None = None) -> Board:
+    return await crew(folder, asked, [] if events is None else events, nursery).run()
 
 
 def work_on(folder: BatchFolder, key: str) -> Work:
@@ -106,10 +115,16 @@ def work_on(folder: BatchFolder, key: str) -> Work:
     return Work(task, asked.settings, run_folder, executor)
 
 
-def main(path: str, key: str | None = None) -> None:
+def warm() -> None:
+    """Load what a run loads at its first model call."""
+    importlib.import_module("optuna")
+    COUNTER.count("warm")
+
+
+def main(path: str, key: str, nursery: str | None = None) -> None:
     folder = BatchFolder(Path(path))
-    if key is None:
-        asyncio.run(run(folder, Plan.model_validate_json((folder.path / "plan.json").read_text())))
+    if not key:
+        asyncio.run(run(folder, Plan.model_validate_json((folder.path / "plan.json").read_text()), nursery))
         return
     prepare()
     asyncio.run(serve(work_on(folder, key)))

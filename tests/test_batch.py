@@ -7,9 +7,10 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import stub_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nursery import nursery
 from stub_batch import make_batch, plan
 
 from agents.batch import Begun, Granted, SharedBudget, Turned
@@ -203,13 +205,19 @@ def test_a_damaged_journal_is_said_to_be_one(tmp_path: Path, damage: bytes, said
 # Whole batches, each task in a process of its own
 
 
+@pytest.fixture(scope="module")
+def nest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with nursery("stub_batch", tmp_path_factory.mktemp("nursery")) as path:
+        yield path
+
+
 def judged(folder: BatchFolder, key: str) -> Counter[str]:
     """How often each kernel was judged in the search."""
     lines = (folder.path / f"{key}.judged").read_text().splitlines()
     return Counter(line.split()[0] for line in lines if line.endswith("False"))
 
 
-async def test_tasks_end_each_for_its_reason_and_a_fault_stays_with_its_task(tmp_path: Path) -> None:
+async def test_tasks_end_each_for_its_reason_and_a_fault_stays_with_its_task(nest: str, tmp_path: Path) -> None:
     faults: dict[str, dict[str, Any]] = {
         "plain": {},
         "crashes": {"crash": 2},
@@ -218,7 +226,7 @@ async def test_tasks_end_each_for_its_reason_and_a_fault_stays_with_its_task(tmp
         "refused": {"refuse": True},
     }
     folder, events = make_batch(tmp_path, faults), list[BatchEvent]()
-    board = await stub_batch.run(folder, plan(retries=1), events)
+    board = await stub_batch.run(folder, plan(retries=1), nest, events)
     states = board.tasks
     assert {key: state.status for key, state in states.items()} == {
         "plain": "ended",
@@ -238,20 +246,21 @@ async def test_tasks_end_each_for_its_reason_and_a_fault_stays_with_its_task(tmp
     assert board == folder.board() and board.stopped and board.reason is None
 
 
-async def test_a_batch_killed_anywhere_comes_to_the_same_end(tmp_path: Path) -> None:
+async def test_a_batch_killed_anywhere_comes_to_the_same_end(nest: str, tmp_path: Path) -> None:
     """Its own process and those of its tasks are killed at random moments; no kernel is judged twice in the search."""
     keys = {"a": {}, "b": {}, "c": {}}
     quiet = make_batch(tmp_path / "quiet", keys)
-    undisturbed = await stub_batch.run(quiet, plan())
+    undisturbed = await stub_batch.run(quiet, plan(), nest)
     folder, chance = make_batch(tmp_path, keys), random.Random(7)
     (folder.path / "plan.json").write_text(plan(retries=9).model_dump_json())
-    script = str(Path(stub_batch.__file__).resolve())
     for _ in range(5):
-        process = subprocess.Popen([sys.executable, script, str(folder.path)])
+        program = stub_batch.command(nest, str(folder.path), "", nest)
+        process = subprocess.Popen(program, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         await _until_written(folder, chance.randint(1, 4), process)
         process.kill()
         process.wait()
-    board = await stub_batch.run(folder, plan(retries=9))
+        await _until_free(folder)
+    board = await stub_batch.run(folder, plan(retries=9), nest)
     assert {s.key: (s.status, s.reason, s.iterations) for s in board.tasks.values()} == {
         s.key: (s.status, s.reason, s.iterations) for s in undisturbed.tasks.values()
     }
@@ -270,23 +279,31 @@ async def _until_written(folder: BatchFolder, lines: int, process: subprocess.Po
         await asyncio.sleep(0.005)
 
 
-async def test_finished_tasks_are_not_run_again_and_a_larger_budget_opens_what_it_ended(tmp_path: Path) -> None:
+async def _until_free(folder: BatchFolder) -> None:
+    """Until the fork that worked for the killed process is gone as well."""
+    while True:
+        with suppress(RunFolderError), folder.journal():
+            return
+        await asyncio.sleep(0.005)
+
+
+async def test_finished_tasks_stay_finished_and_a_larger_budget_opens_what_it_ended(nest: str, tmp_path: Path) -> None:
     folder = make_batch(tmp_path, {"a": {}, "b": {}})
-    await stub_batch.run(folder, plan())
+    await stub_batch.run(folder, plan(), nest)
     before = {key: judged(folder, key) for key in "ab"}
-    again = await stub_batch.run(folder, plan())
+    again = await stub_batch.run(folder, plan(), nest)
     assert {key: judged(folder, key) for key in "ab"} == before
     assert all(state.turns == folder.board().tasks[key].turns for key, state in again.tasks.items())
     larger = stub_batch.SETTINGS.model_copy(update={"budgets": Budgets(iterations=6, near_limit=None, patience=None)})
-    board = await stub_batch.run(folder, plan(settings=larger))
+    board = await stub_batch.run(folder, plan(settings=larger), nest)
     assert [state.iterations for state in board.tasks.values()] == [6, 6]
 
 
 async def test_when_the_shared_time_is_over_each_begun_task_measures_its_winner_and_no_other_begins(
-    tmp_path: Path,
+    nest: str, tmp_path: Path
 ) -> None:
     folder, events = make_batch(tmp_path, {"a": {}, "b": {}, "c": {}}), list[BatchEvent]()
-    crew = stub_batch.crew(folder, plan(jobs=1, turn=1, device_time=1000.0), events)
+    crew = stub_batch.crew(folder, plan(jobs=1, turn=1, device_time=1000.0), events, nest)
 
     def spend(event: BatchEvent) -> None:
         events.append(event)
@@ -301,13 +318,13 @@ async def test_when_the_shared_time_is_over_each_begun_task_measures_its_winner_
         run = folder.run_of(key)
         assert run is not None and run.final(run.best() or "") is not None
     assert folder.run_of("c") is None
-    board = await stub_batch.run(folder, plan(device_time=1e6))
+    board = await stub_batch.run(folder, plan(device_time=1e6), nest)
     assert {state.reason for state in board.tasks.values()} == {"iterations"}
 
 
-async def test_a_halt_finishes_the_step_saves_and_is_gone_on_with(tmp_path: Path) -> None:
+async def test_a_halt_finishes_the_step_saves_and_is_gone_on_with(nest: str, tmp_path: Path) -> None:
     folder, events = make_batch(tmp_path, {"a": {}, "b": {}, "c": {}}), list[BatchEvent]()
-    crew = stub_batch.crew(folder, plan(jobs=2, turn=4), events)
+    crew = stub_batch.crew(folder, plan(jobs=2, turn=4), events, nest)
 
     def halt(event: BatchEvent) -> None:
         events.append(event)
@@ -319,13 +336,13 @@ async def test_a_halt_finishes_the_step_saves_and_is_gone_on_with(tmp_path: Path
     assert board.reason == "user" and board.tasks["c"].status == "waiting"
     assert {board.tasks[key].status for key in "ab"} == {"paused"}
     assert 0 < sum(state.iterations for state in board.tasks.values()) < 8
-    board = await stub_batch.run(folder, plan())
+    board = await stub_batch.run(folder, plan(), nest)
     assert {state.reason for state in board.tasks.values()} == {"iterations"} and board.reason is None
 
 
-async def test_a_task_process_that_is_killed_is_started_again(tmp_path: Path) -> None:
+async def test_a_task_process_that_is_killed_is_started_again(nest: str, tmp_path: Path) -> None:
     folder, events = make_batch(tmp_path, {"a": {}}), list[BatchEvent]()
-    crew = stub_batch.crew(folder, plan(jobs=1), events)
+    crew = stub_batch.crew(folder, plan(jobs=1), events, nest)
     killed: list[int] = []
 
     def kill(event: BatchEvent) -> None:
@@ -343,7 +360,7 @@ async def test_a_task_process_that_is_killed_is_started_again(tmp_path: Path) ->
 def test_the_processes_of_tasks_die_with_the_batch(tmp_path: Path) -> None:
     folder = make_batch(tmp_path, {"a": {"hang": True}})
     (folder.path / "plan.json").write_text(plan(jobs=1).model_dump_json())
-    process = subprocess.Popen([sys.executable, str(Path(stub_batch.__file__).resolve()), str(folder.path)])
+    process = subprocess.Popen(stub_batch.command(None, str(folder.path), ""))
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     while not (found := children.read_text().split()) and process.poll() is None:
         time.sleep(0.01)
