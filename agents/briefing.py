@@ -96,7 +96,8 @@ def past_of(seat: Seat) -> Past:
 
 def _body(seat: Seat, past: Past, room: Room, kernels: Sequence[Section], recent: bool = True) -> list[Section]:
     """Hints, ledger, kernels and the newest: the part that all roles share."""
-    closed, newest = sections.ledger(past, int(room.budget * sections.SHARE_OF_LEDGER), room.counter)
+    share = int(room.budget * sections.SHARE_OF_LEDGER)
+    closed, newest = sections.ledger(past, share, room.counter, whole=room.model.startswith("builtin:"))
     details = sections.recent(seat.context, past) if recent else []
     return [sections.hints(past), closed, *kernels, newest, *details]
 

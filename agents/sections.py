@@ -64,10 +64,11 @@ def hints(past: Past) -> Section:
     return Section("hints", text, (short,) if text else (), keep=23, may_be_cut=True)
 
 
-def ledger(past: Past, budget: int, counter: TokenCounter) -> tuple[Section, Section]:
-    """All attempts in two sections: full blocks of lines, which change seldom, and the newest lines."""
+def ledger(past: Past, budget: int, counter: TokenCounter, *, whole: bool) -> tuple[Section, Section]:
+    """All attempts in two sections: full blocks of lines, which change seldom, and the newest lines. whole: settings
+    are never cut, since a tuner reads them back."""
     entries = past.entries()
-    closed, newest = table.split(entries, budget, counter)
+    closed, newest = table.split(entries, budget, counter, whole=whole)
     count = len(entries) // table.BLOCK * table.BLOCK
     return (
         Section("ledger", closed, (lambda: table.smallest(entries[:count]),) if closed else (), keep=22),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias, cast, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-from memory.tokens import TokenCounter
+from memory.tokens import COUNTER, TokenCounter
 
 Outcome: TypeAlias = Literal["kept", "same", "slower", "rejected", "unjudged"]
 """kept = accepted and faster than the best before it; same, slower = accepted but no better; rejected = failed a stage;
@@ -26,8 +27,33 @@ BLOCK = 16
 them stays the same for so many attempts."""
 STEP = 4
 """Blocks by which condensing goes on, so that old lines are rewritten seldom and a provider's cache keeps hitting."""
-_LENGTHS = {"idea": 36, "change": 400, "metric": 24, "expected": 18, "note": 24, "note of a failure": 40}
-"""Characters of a cell. Settings are never cut in practice: a tuner reads them back."""
+LINE_TOKENS = 40
+"""What a line of `brief_lines` costs on average, at most, in o200k_base. What one saves, later ones may use."""
+
+
+@dataclass(frozen=True)
+class _Lengths:
+    """Characters of each cell."""
+
+    idea: int
+    change: int
+    metric: int
+    expected: int
+    note: int
+    failure: int
+    """The note of what was not accepted."""
+
+
+_FORMS = (
+    _Lengths(idea=36, change=400, metric=24, expected=18, note=24, failure=40),
+    _Lengths(idea=36, change=72, metric=16, expected=14, note=16, failure=28),
+    _Lengths(idea=31, change=40, metric=12, expected=12, note=12, failure=24),
+    _Lengths(idea=25, change=32, metric=12, expected=10, note=10, failure=20),
+    _Lengths(idea=18, change=16, metric=8, expected=7, note=8, failure=16),
+    _Lengths(idea=8, change=8, metric=0, expected=5, note=6, failure=8),
+    _Lengths(idea=4, change=0, metric=0, expected=0, note=0, failure=0),
+)
+"""From the usual one down to what texts that cost far more than words leave room for."""
 _LINE = re.compile(
     r"^(?P<attempt>a\d+)\|(?P<parent>a\d+|-)\|(?P<idea>[^|\n]*)\|(?P<change>[^|\n]*)\|(?P<moved>[^|\n]*)"
     r"\|(?P<outcome>\w+)\|(?P<ms>[\d.e+-]*)\|(?:(?P<percent>[\d.e+-]+)%)?\|(?P<note>[^|\n]*)$",
@@ -72,6 +98,25 @@ def lines(entries: Sequence[LedgerEntry], first: int = 0) -> list[str]:
     return [_line(entry, settings.get(entry.parent or "")) for entry in entries[first:]]
 
 
+def brief_lines(entries: Sequence[LedgerEntry], counter: TokenCounter = COUNTER) -> list[str]:
+    """As `lines`, with cells cut where it takes that to stay within `LINE_TOKENS` a line on average.
+
+    A line follows from itself and those before it, so it never changes either.
+    """
+    settings = {entry.attempt: settings_of(entry.change) for entry in entries}
+    left = 0
+    made = []
+    for entry in entries:
+        left += LINE_TOKENS
+        for form in _FORMS:
+            line = _line(entry, settings.get(entry.parent or ""), form)
+            if (taken := counter.count(line + "\n")) <= left:
+                break
+        left -= taken
+        made.append(line)
+    return made
+
+
 def parse(text: str) -> list[LedgerEntry]:
     """The entries of every ledger line in `text`; other lines are passed over.
 
@@ -113,16 +158,20 @@ def settings_of(change: str) -> str:
     return change[found.end() :].strip() if found else change.strip()
 
 
-def split(entries: Sequence[LedgerEntry], budget: int, counter: TokenCounter) -> tuple[str, str]:
-    """The table as two texts: all full blocks of lines, which change seldom, and the newest lines after them.
+def split(
+    entries: Sequence[LedgerEntry], budget: int, counter: TokenCounter, *, whole: bool = False
+) -> tuple[str, str]:
+    """The table as two texts: all full blocks of lines, which change seldom, and the newest lines after them. Lines are
+    brief unless `whole` is asked for.
 
     The first takes at most `budget` tokens: its oldest blocks are condensed until it does, first to ids, times and
     reasons grouped by kind of idea, then to ids alone. No attempt is ever left out, so at the very least it takes what
     the ids do. Either text is empty when it would have no line.
     """
     closed = len(entries) // BLOCK * BLOCK
-    newest = "\n".join(lines(entries, closed))
-    return (_condensed(entries[:closed], budget, counter) if closed else ""), newest
+    table = lines(entries) if whole else brief_lines(entries)
+    text = _condensed(entries[:closed], table[:closed], budget, counter) if closed else ""
+    return text, "\n".join(table[closed:])
 
 
 def smallest(entries: Sequence[LedgerEntry]) -> str:
@@ -130,8 +179,7 @@ def smallest(entries: Sequence[LedgerEntry]) -> str:
     return _by_idea(entries, brief=True) if entries else ""
 
 
-def _condensed(entries: Sequence[LedgerEntry], budget: int, counter: TokenCounter) -> str:
-    table = lines(entries)
+def _condensed(entries: Sequence[LedgerEntry], table: Sequence[str], budget: int, counter: TokenCounter) -> str:
     whole = "\n".join([HEADER, *table])
     if counter.count(whole) <= budget:
         return whole
@@ -177,18 +225,17 @@ def _short(group: Sequence[LedgerEntry]) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _line(entry: LedgerEntry, settings_of_parent: str | None) -> str:
-    failed = entry.seconds is None
+def _line(entry: LedgerEntry, settings_of_parent: str | None, form: _Lengths = _FORMS[0]) -> str:
     cells = (
         entry.attempt,
         entry.parent or "-",
-        _cell(entry.idea, _LENGTHS["idea"]),
-        _cell(_change(entry, settings_of_parent), _LENGTHS["change"]),
-        _moved(entry),
+        _cell(entry.idea, form.idea),
+        _cell(_change(entry, settings_of_parent), form.change),
+        _moved(entry, form),
         entry.outcome,
         "" if entry.seconds is None else f"{entry.seconds * 1000:.3g}",
         "" if entry.share_of_limit is None else f"{entry.share_of_limit * 100:.2g}%",
-        _cell(entry.note, _LENGTHS["note of a failure" if failed else "note"]),
+        _cell(entry.note, form.failure if entry.seconds is None else form.note),
     )
     return "|".join(cells)
 
@@ -202,13 +249,13 @@ def _change(entry: LedgerEntry, settings_of_parent: str | None) -> str:
     return "edited" if settings == (settings_of_parent or "") else f"edited {settings}"
 
 
-def _moved(entry: LedgerEntry) -> str:
+def _moved(entry: LedgerEntry, form: _Lengths) -> str:
     """`-20%→-17%`, with the metric's name when it is not the time."""
-    if not entry.expected:
+    if not entry.expected or not form.expected:
         return ""
-    name = "" if entry.metric == "seconds" else _cell(entry.metric, _LENGTHS["metric"]) + " "
-    expected = _cell(entry.expected.replace(" %", "%"), _LENGTHS["expected"])
-    return f"{name}{expected}→{_cell(entry.measured, _LENGTHS['expected'])}"
+    name = "" if entry.metric == "seconds" else _cell(entry.metric, form.metric)
+    expected = _cell(entry.expected.replace(" %", "%"), form.expected)
+    return f"{name} {expected}→{_cell(entry.measured, form.expected)}".lstrip()
 
 
 def _cell(text: str, length: int) -> str:
@@ -216,5 +263,7 @@ def _cell(text: str, length: int) -> str:
     flat = " ".join(text.replace("|", "/").split())
     if len(flat) <= length:
         return flat
+    if not length:
+        return ""
     cut = flat[: length - 1]
     return (cut[: cut.rfind(" ")] if cut.rfind(" ") > length // 2 else cut).rstrip() + "…"

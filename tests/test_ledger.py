@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memory import ledger
@@ -111,6 +111,39 @@ def test_settings_are_never_cut_since_a_tuner_reads_them_back() -> None:
 def test_two_hundred_lines_cost_at_most_forty_tokens_each() -> None:
     text = ledger.render(run_of(200))
     assert COUNTER.count(text) <= 40 * 200
+
+
+LONG = st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=30).map(
+    lambda text: (text * 400)[:2000]
+)
+
+
+@given(st.lists(st.tuples(LONG, LONG, LONG), min_size=1, max_size=6), st.integers(0, 120))
+@example([("Stage the tiles of operand B through shared memory ", "from 30 % to 60 % of it", "dram__throughput")], 200)
+@example([("将操作数的行填充到六十四字节" * 60, "减少百分之二十的时间" * 40, "时间" * 40)], 60)
+@example([("🏳️‍🌈👩‍👩‍👧" * 200, "🏳️‍🌈" * 99, "👩‍👩‍👧" * 99)], 60)
+@settings(max_examples=30, deadline=None)
+def test_lines_cost_at_most_forty_tokens_on_average_whatever_the_words(
+    words: list[tuple[str, str, str]], count: int
+) -> None:
+    def told(i: int) -> LedgerEntry:
+        text, expected, metric = words[i % len(words)]
+        change = f"edited {text[:200]} " + " ".join(f"TUNABLE_{k}={i * k}" for k in range(12))
+        said = {"idea": text, "note": f"correct: wrong_result: {text}", "expected": expected, "metric": metric}
+        failed = {"seconds": None, "share_of_limit": None} if i % 3 else {}
+        return entry(i, change=change, **said, **failed)
+
+    entries = [told(i) for i in range(count)]
+    made = ledger.brief_lines(entries)
+    assert [line.partition("|")[0] for line in made] == [f"a{i}" for i in range(count)]
+    assert all(ledger.parse(line) for line in made)
+    assert sum(COUNTER.count(line + "\n") for line in made) <= 40 * count
+    assert ledger.brief_lines(entries[: count // 2]) == made[: count // 2]
+
+
+def test_lines_that_cost_little_are_not_cut() -> None:
+    entries = [entry(i, change="edited", idea=f"pad rows to {i}") for i in range(60)]
+    assert ledger.brief_lines(entries) == ledger.lines(entries)
 
 
 @given(st.integers(0, 120), st.integers(0, 9000))
