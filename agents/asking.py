@@ -179,7 +179,7 @@ def _patience(seat: Seat, has_another: bool) -> Patience:
     """As long as the settings say, and no longer than the run may last."""
     context = seat.context
     settings, wall_time = context.settings, context.settings.budgets.wall_time
-    seconds = settings.failover_seconds if has_another else settings.outage_seconds
+    seconds = min(settings.failover_seconds, settings.outage_seconds) if has_another else settings.outage_seconds
     if wall_time is not None:
         seconds = min(seconds, max(0.0, wall_time - context.clock.elapsed))
     return Patience(seconds, context.stopping)

@@ -23,7 +23,7 @@ from prompts.render import render
 from tools.errors import WarpsmithError
 
 SUMMARIES = 3
-"""Summaries by a model in one turn; what gives way afterwards gets a digest."""
+"""Summaries by a model in one turn; what gives way afterwards, or after one that was of no use, gets a digest."""
 SUMMARY_TOKENS = 800
 WORTH_A_SUMMARY = 2_000
 """Tokens; fewer are digested without asking a model."""
@@ -163,6 +163,7 @@ class Thread:
         where = self._keep(whole)
         words = await self._summary(whole, room, summarise)
         if words is None or room.counter.count(words) >= size:
+            self._summaries = SUMMARIES  # the next would hardly be better, and may be as long in coming
             self._digest_first(fitted, count)
         else:
             fitted.replace_first(count, render("earlier.md", where=where, words=words))

@@ -129,16 +129,24 @@ async def test_a_model_sums_up_what_nothing_cheaper_made_small_enough(tmp_path: 
 @pytest.mark.parametrize("answer", [None, "", "   ", "word " * 5000])
 async def test_a_summary_that_is_none_falls_back_to_the_digest(tmp_path: Path, answer: str | None) -> None:
     thread, space = Thread(seat_in(tmp_path), "0003-coder-0", opening()), room(9_000)
+    asked = 0
 
     async def summarise(_: tuple[Message, ...]) -> str | None:
+        nonlocal asked
+        asked += 1
         return answer
 
-    for number in range(40):
-        thread.add(Message(speaker="assistant", text=f"Round {number}. " + "thoughts about it " * 60))
-        thread.add(Message(speaker="user", text="Call a tool.", label="repair"))
-    await thread.prepare(space, summarise)
+    async def talk(first: int) -> None:
+        for number in range(first, first + 40):
+            thread.add(Message(speaker="assistant", text=f"Round {number}. " + "thoughts about it " * 60))
+            thread.add(Message(speaker="user", text="Call a tool.", label="repair"))
+        await thread.prepare(space, summarise)
+
+    await talk(0)
     (note,) = [m for m in thread.messages(space) if m.label == "earlier"]
     assert "- assistant: Round 0. thoughts" in note.text and "evicted/" in note.text
+    await talk(40)
+    assert asked == 1, "nor is one asked for again"
 
 
 async def test_a_smaller_window_in_the_middle_of_a_turn_projects_the_opening_anew(tmp_path: Path) -> None:
