@@ -22,7 +22,9 @@ from app.options import (
     MaxDollars,
     MaxTokens,
     Model,
+    Otel,
     Planner,
+    with_address,
 )
 
 app = typer.Typer(
@@ -129,6 +131,7 @@ def optimize(
     runs: RunsRoot = RUNS,
     settings: Settings = None,
     executor: ExecutorSpec = LOCAL,
+    otel: Otel = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -165,6 +168,7 @@ def optimize(
             runs=runs,
             executor=executor,
             command=("warpsmith", *sys.argv[1:]),
+            otel=otel,
         )
         sys.exit(optimize_task(request, as_json))
 
@@ -289,7 +293,7 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    app(prog_name="warpsmith")
+    app(with_address(sys.argv[1:]), prog_name="warpsmith")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from app.options import (
     MaxDollars,
     MaxTokens,
     Model,
+    Otel,
     Planner,
     State,
 )
@@ -63,6 +64,7 @@ def resume(
         typer.Option("--executor", metavar="SPEC", help="Where kernels are judged from now on: local, or command:CMD."),
     ] = None,
     state: State = None,
+    otel: Otel = None,
     runs: Annotated[
         Path, typer.Option("--runs", metavar="DIR", help="Where run folders are.", envvar="WARPSMITH_RUNS")
     ] = Path("runs"),
@@ -103,6 +105,7 @@ def resume(
             docs=tuple(docs or ()),
             executor=executor,
             state=state,
+            otel=otel,
             command=("warpsmith", *sys.argv[1:]),
         )
         sys.exit(resume_run(request, as_json))

@@ -20,15 +20,18 @@ from rich.console import Console
 from agents.checkpoints import passwords_in, public_address
 from agents.control import Control
 from agents.drive import optimize
+from agents.events import OnEvent
 from agents.secrets import Scrubber
 from agents.settings import ROLES, Budgets, Models, RunSettings
 from app.configuration import Asked, Configuration, Sourced, configure, require_usable
 from app.exits import DONE, INTERRUPTED, REJECTED
 from app.inputs import documents_at, kernel_at, lessons_at, seconds_of, task_at
 from app.live import Progress, progress_for
+from app.plain import one_line
 from app.report import baseline_name, write_report
 from app.summary import summarize
 from app.terminal import console_for, print_summary
+from app.tracing import traced
 from memory.files import RunFolderError
 from memory.runs import RunFolder
 from tools.errors import WarpsmithError
@@ -67,6 +70,8 @@ class Request:
     command: tuple[str, ...]
     state: str | None = None
     """Where checkpoints are kept: an address of PostgreSQL, None for the run folder."""
+    otel: str | None = None
+    """Where traces go; empty for the usual address, None for nowhere unless the environment says where."""
 
 
 def optimize_task(request: Request, as_json: bool) -> int:
@@ -84,7 +89,14 @@ def optimize_task(request: Request, as_json: bool) -> int:
     run = RunFolder.create(request.runs, task.name, config)
     try:
         return carry_out(
-            task, settings, run, executor, configuration=configuration, as_json=as_json, state=request.state
+            task,
+            settings,
+            run,
+            executor,
+            configuration=configuration,
+            as_json=as_json,
+            state=request.state,
+            otel=request.otel,
         )
     except WarpsmithError:
         if not RunFolder(run.path).attempts():
@@ -108,26 +120,34 @@ def carry_out(
     as_json: bool,
     state: str | None = None,
     changes: dict[str, JsonValue] | None = None,
+    otel: str | None = None,
 ) -> int:
     """Drive a run that begins or goes on, show how it does, and return the exit code. state, changes: as of
-    `agents.drive.optimize`. Raises what that raises, once it was said where the run folder is."""
+    `agents.drive.optimize`; otel: as of `app.tracing.traced`. Raises what those raise, once it was said where the run
+    folder is."""
     console = console_for(stderr=as_json)
     for text in model_lines(configuration):
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     progress = progress_for(console, settings.budgets.wall_time)
+
+    def warn(text: str) -> None:
+        console.print(f"warning: {one_line(text)}", markup=False, highlight=False, soft_wrap=True)
+
     try:
-        stopped = asyncio.run(
-            _drive(
-                task,
-                settings,
-                run,
-                executor,
-                progress=progress,
-                configuration=configuration,
-                state=state,
-                changes=changes,
+        with traced(otel, os.environ, run.id, progress.show, warn) as on_event:
+            stopped = asyncio.run(
+                _drive(
+                    task,
+                    settings,
+                    run,
+                    executor,
+                    progress=progress,
+                    on_event=on_event,
+                    configuration=configuration,
+                    state=state,
+                    changes=changes,
+                )
             )
-        )
     except WarpsmithError:
         if RunFolder(run.path).attempts():
             console.print(
@@ -196,6 +216,7 @@ async def _drive(
     executor: Executor,
     *,
     progress: Progress,
+    on_event: OnEvent,
     configuration: Configuration,
     state: str | None,
     changes: dict[str, JsonValue] | None,
@@ -209,7 +230,7 @@ async def _drive(
                 settings,
                 run,
                 executor,
-                progress.show,
+                on_event,
                 control=control,
                 connections=configuration.connections,
                 catalogue=configuration.catalogue,

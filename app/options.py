@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -77,9 +78,31 @@ State = Annotated[
         "better left to PGPASSWORD or ~/.pgpass.",
     ),
 ]
+OTEL = "--otel"
+Otel = Annotated[
+    str | None,
+    typer.Option(
+        OTEL,
+        metavar="[URL]",
+        help="Send traces to this OpenTelemetry collector, as http://host:4318 [OTEL_EXPORTER_OTLP_ENDPOINT, else "
+        "http://localhost:4318]. No text of models or kernels is in them.",
+    ),
+]
 MaxDollars = Annotated[
     float | None, typer.Option("--max-dollars", metavar="USD", help="End when model calls have cost so much.")
 ]
 MaxTokens = Annotated[
     int | None, typer.Option("--max-tokens", metavar="N", help="End after so many tokens, in and out.")
 ]
+
+
+def with_address(arguments: Sequence[str]) -> list[str]:
+    """The command line with `--otel` alone made into `--otel=`: only an address that follows it is its value."""
+    given = list(arguments)
+    for place, word in enumerate(given):
+        if word == "--":
+            break
+        follows = given[place + 1] if place + 1 < len(given) else ""
+        if word == OTEL and not follows.startswith(("http://", "https://")):
+            given[place] = f"{OTEL}="
+    return given

@@ -16,6 +16,8 @@ from typing import Final, TypeAlias
 from pydantic import JsonValue, ValidationError
 
 from agents.limits import STOP_WORDS, StopReason
+from agents.models.registry import resolve
+from agents.models.spec import TAKES_REST_AS_IT_IS, parse_spec
 from agents.secrets import MARK
 from agents.settings import ROLES, Budgets, Models, RunSettings
 from agents.upgrade import upgrade
@@ -64,6 +66,8 @@ class Request:
     """Join those that the run has."""
     executor: str | None = None
     state: str | None = None
+    otel: str | None = None
+    """Where traces go; as of `app.tracing.traced`."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,7 @@ def resume_run(request: Request, as_json: bool) -> int:
         begun = Begun.of(run)
         configuration = _configuration(request.asked, begun)
         require_usable(configuration)
+        _require_local_models(configuration)
         settings = changed_settings(request, begun.settings, configuration)
         spec, state = request.executor or begun.executor, request.state or begun.state
         wanted = asked_for(settings, configuration, spec, state, request.command)
@@ -122,6 +127,7 @@ def resume_run(request: Request, as_json: bool) -> int:
             as_json=as_json,
             state=state,
             changes=_told(changes),
+            otel=request.otel,
         )
 
 
@@ -168,7 +174,7 @@ def _configuration(asked: Asked, begun: Begun) -> Configuration:
     urls, dialects = [], []
     endpoints = begun.config.get("endpoints")
     for name, known in (endpoints if isinstance(endpoints, dict) else {}).items():
-        connection = found.providers.get(name)
+        connection = found.connections.providers.get(name)
         if connection is None or not isinstance(known, dict):
             continue
         url, dialect = known.get("base_url"), known.get("dialect")
@@ -179,6 +185,13 @@ def _configuration(asked: Asked, begun: Begun) -> Configuration:
     base_url = (*urls, *asked.base_url)  # of two for one provider the last one holds
     found = configure(replace(own, base_url=base_url, dialect=(*dialects, *asked.dialect)), os.environ, Path.cwd())
     return replace(found, roles={role: _with_source(role, choice, asked) for role, choice in found.roles.items()})
+
+
+def _require_local_models(configuration: Configuration) -> None:
+    """Raises UnknownModel for one of ours that can't be used, before anything is written down."""
+    for spec in configuration.specs:
+        if parse_spec(spec).provider in TAKES_REST_AS_IT_IS:
+            resolve(spec)
 
 
 def _inherited(asked: Asked, models: Models) -> Asked:
