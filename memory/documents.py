@@ -62,6 +62,8 @@ class _File:
     path: Path
     size: int
     stamp: str
+    note: str = ""
+    """Why it is not looked at."""
 
 
 class Folder:
@@ -132,13 +134,15 @@ class Folder:
 
 
 def _files(root: Path) -> Iterator[_File]:
-    """The regular files below `root` in a fixed order; no folder is entered twice, whatever links lead to it."""
+    """The regular files below `root` in a fixed order; no folder is entered twice, whatever links lead to it. Folders
+    that can't be read come last, with the reason."""
     if root.is_file():
         yield from filter(None, [_file(root, "")])
         return
     seen: set[tuple[int, int]] = set()
     count = 0
-    for folder, folders, names in os.walk(root, followlinks=True):
+    unread: list[OSError] = []
+    for folder, folders, names in os.walk(root, onerror=unread.append, followlinks=True):
         place = _place(Path(folder))
         if place is None or place in seen:
             folders.clear()
@@ -151,8 +155,12 @@ def _files(root: Path) -> Iterator[_File]:
             if file is not None:
                 count += 1
                 if count > MOST_FILES:
+                    yield replace(file, stamp="beyond", note=f"this and all behind it: more than {MOST_FILES} files")
                     return
                 yield file
+    for error in unread:
+        name = f"{Path(error.filename).relative_to(root).as_posix()}/"
+        yield _File(name, Path(error.filename), 0, "unread", error.strerror or "unreadable")
 
 
 def _may_differ(file: _File, known: str) -> bool:
@@ -185,8 +193,9 @@ def _file(path: Path, name: str) -> _File | None:
 def _entry(file: _File, digest: str) -> Entry | None:
     """What the file holds now, or why nothing of it can be searched; None when its content still has `digest`."""
     pdf = file.path.suffix.lower() == ".pdf"
-    if file.size > (MOST_PDF_BYTES if pdf else MOST_BYTES):
-        return _skipped(file, f"larger than {(MOST_PDF_BYTES if pdf else MOST_BYTES) >> 20} MiB")
+    most = MOST_PDF_BYTES if pdf else MOST_BYTES
+    if file.note or file.size > most:
+        return _skipped(file, file.note or f"larger than {most >> 20} MiB")
     try:
         data = file.path.read_bytes()
     except OSError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from memory import documents
 from memory.documents import MOST_BYTES, Folder, pdf_pages
 from memory.index import Index
 
@@ -142,6 +143,25 @@ def test_what_can_t_be_searched_is_left_out_with_a_reason(docs: Path) -> None:
         assert words in told
     assert found(folder, "needle") == []
     assert found(folder, "swizzled") == ["docs/manual.pdf#page=2"]
+
+
+def test_a_folder_that_can_t_be_read_and_files_beyond_the_most_are_named(
+    docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = "deep" * 50
+    place = os.open(docs, os.O_RDONLY)
+    for _ in range(24):  # longer than a path may be, which stops even root
+        os.mkdir(step, dir_fd=place)
+        place, outer = os.open(step, os.O_RDONLY, dir_fd=place), place
+        os.close(outer)
+    os.close(place)
+    folder = Folder(docs, Index(), "docs")
+    folder.refresh(60)
+    assert "File name too long" in folder.skipped()
+    assert found(folder, "swizzled") == ["docs/manual.pdf#page=2"]
+    monkeypatch.setattr(documents, "MOST_FILES", 1)
+    folder.refresh(60)
+    assert "this and all behind it: more than 1 files" in folder.skipped()
 
 
 def test_links_in_circles_and_strange_files_do_no_harm(docs: Path) -> None:
