@@ -112,6 +112,55 @@ async def test_a_call_that_is_cancelled_gives_back_what_was_held() -> None:
     assert purse.spent["dollars"] == 0.5
 
 
+@pytest.mark.parametrize("told", [None, 0.4, 0.0])
+@given(
+    tokens=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=12),
+    width=st.integers(2, 5),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_limit_holds_for_a_price_that_only_the_provider_tells(
+    told: float | None, tokens: list[tuple[int, int, int]], width: int
+) -> None:
+    """Dollars a token out, a quarter of it a token in, twice that for one written to a cache, nothing for one read."""
+    purse, dearest = Purse(1.0, None), 0.0
+
+    class Slow:
+        name, window, dialects = "gateway:m", 1_000, ()
+
+        async def reply(self, request: Request, on_text: object = None) -> Reply:  # noqa: ARG002
+            nonlocal dearest
+            fresh, read, out = tokens[int(request.messages[0].text.split()[0]) % len(tokens)]
+            await asyncio.sleep(0)
+            cost = None if told is None else told * (out + (fresh % 2 + 1) * fresh / 4) / 100
+            dearest = max(dearest, cost or 0.0)
+            return Reply(usage=Usage(input_tokens=fresh + read, cached_tokens=read, output_tokens=out, dollars=cost))
+
+        async def aclose(self) -> None: ...
+
+    async def coder(model: Paid, number: int) -> None:
+        for i in range(6):
+            request = Request(messages=(Message(speaker="user", text=f"{number + i}" + " a" * 90),), reply_tokens=40)
+            await model.reply(request)
+
+    async def all_at_once() -> list[BaseException | None]:
+        model = Paid(Slow(), None, purse, COUNTER, Scrubber())  # type: ignore[arg-type]
+        return await asyncio.gather(*(coder(model, n) for n in range(width)), return_exceptions=True)
+
+    ended = asyncio.run(all_at_once())
+    assert purse.spent["dollars"] < 1.0 + dearest or purse.spent["dollars"] == 0.0
+    assert all(each is None or isinstance(each, BudgetSpent) for each in ended)
+    if not told:
+        assert ended == [None] * width, "an unknown price stops nothing"
+
+
+async def test_calls_go_side_by_side_once_it_is_known_that_nobody_tells_a_price() -> None:
+    for told in (None, 0.0):
+        purse = Purse(1.0, None)
+        purse.told.hear("local:m", usage(10, told))
+        assert purse.told.bound("local:m", 10**6, 10**6) == 0.0
+    assert Purse(1.0, None).told.bound("local:m", 1, 1) > 10**6
+
+
 async def test_spent_in_earlier_resumptions_counts() -> None:
     purse = Purse(1.0, None, cost_of(usage(10, 1.0)))
     with pytest.raises(BudgetSpent) as caught:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from agents.limits import StopReason
 from agents.models.base import ChatModel, Dialect, ModelError, OnText, Reply, Request, Usage
 from agents.models.catalogue import Price
+from agents.models.told_prices import ToldPrices
 from agents.secrets import Scrubber
 from agents.state import NOTHING_SPENT, Spent, added
 from memory.runs import RunFolder
@@ -68,6 +69,8 @@ class Purse:
         too, for every call."""
         self._limits = (dollars, tokens)
         self.spent = spent
+        self.told = ToldPrices()
+        """What is known of models without a listed price."""
         self._common = common
         self._held: list[tuple[float, int]] = []
         self._settled = asyncio.Event()
@@ -139,7 +142,7 @@ class Paid:
     async def reply(self, request: Request, on_text: OnText | None = None) -> Reply:
         """As the model's, with its cost in dollars where the price is known. Raises BudgetSpent too."""
         prompt = prompt_tokens(request, self.counter)
-        dollars = self.price.bound(prompt, request.reply_tokens) if self.price else 0.0
+        dollars = self._bound(prompt, request.reply_tokens)
         async with self.purse.holding(dollars, prompt + request.reply_tokens):
             try:
                 reply = await self.model.reply(request, on_text)
@@ -152,12 +155,20 @@ class Paid:
             except BaseException as error:
                 self.scrubber.error(error)
                 raise
+            if self.price is None:
+                self.purse.told.hear(self.name, reply.usage)
             usage = self._priced(reply.usage)
             self.purse.pay(usage)
         return _without_keys(reply.model_copy(update={"usage": usage}), self.scrubber)
 
     async def aclose(self) -> None:
         await self.model.aclose()
+
+    def _bound(self, prompt_tokens: int, reply_tokens: int) -> float:
+        """US dollars that a call may cost at most."""
+        if self.price is not None:
+            return self.price.bound(prompt_tokens, reply_tokens)
+        return self.purse.told.bound(self.name, prompt_tokens, reply_tokens)
 
     def _priced(self, usage: Usage) -> Usage:
         """A provider that says the price itself knows best."""
