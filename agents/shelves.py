@@ -72,8 +72,8 @@ class ThisRun:
         for attempt in attempts[max(0, self._known - RECENT) :]:
             self._index.add(self._documents(attempt))
         self._known = len(attempts)
-        self._evicted.refresh(seconds)
-        return ""
+        done = self._evicted.refresh(seconds)
+        return f"{done.pending} evicted texts are not read yet; later searches see them" if done.pending else ""
 
     def search(self, query: str, limit: int) -> Sequence[Found]:
         return [*self._index.search(query, limit), *self._evicted.search(query, limit)]

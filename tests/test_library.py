@@ -232,6 +232,21 @@ async def test_notes_are_told_once_and_an_empty_place_says_why(stage: Stage, tmp
     library.close()
 
 
+async def test_a_search_says_which_evicted_texts_it_has_not_read_yet(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(4):
+        path = stage.run.path / stage.run.evicted.put(f"needle{i} in a long answer\n")
+        os.utime(path, (1.7e9, 1.7e9))
+    library = Library(stage.run, "", "cpp")
+    monkeypatch.setattr("agents.library.PATIENCE", 0.0)
+    notes = [library.search("needle0", 3, "this_run").notes for _ in range(4)]
+    assert notes[:2] == [[f"{left} evicted texts are not read yet; later searches see them"] for left in (3, 2)]
+    assert notes[3] == []
+    assert all(library.search(f"needle{i}", 1, "this_run").hits for i in range(4))
+    library.close()
+
+
 async def test_what_another_run_indexed_is_not_read_again(stage: Stage, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
