@@ -11,7 +11,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import AwareDatetime
 from pydantic.fields import FieldInfo
 
-from agents.event_schema import BOUND, RECORD, RECORDS, VERSION, Line
+from agents.event_line import BOUND, VERSION, Line
+from agents.event_schema import RECORD, RECORDS
 
 BEGIN, END = "<!-- made by `python -m agents.event_docs`: begin -->", "<!-- end -->"
 _COMMON = ("event", "v", "time")

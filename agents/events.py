@@ -18,7 +18,8 @@ from typing import Any, Literal, TypeAlias
 import structlog
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from agents.event_schema import BOUND, VERSION, check
+from agents.event_line import BOUND, VERSION
+from agents.event_schema import check
 from agents.secrets import Scrubber
 from agents.told import Told
 from memory.files import write_failure

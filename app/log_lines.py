@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 
 from pydantic import JsonValue
 
-from agents.event_schema import BOUND, upgraded
+from agents.event_line import BOUND
+from agents.event_schema import upgraded
 from agents.events import Event
 from app.event_lines import FAULT_WORDS, Fields, line, number, stop_reason
 from app.plain import one_line
@@ -136,7 +137,8 @@ def _ended(f: Fields) -> str:
     best, reached = f.get("best"), ""
     if best is not None:
         reached = f"; best {best}, {duration(number(f, 'seconds'))}, {times(number(f, 'speedup'))} against the baseline"
-    return f"the run ended: {stop_reason(f)}; {f.get('attempts')} attempts, {f.get('kept')} kept{reached}"
+    made = f"{f.get('attempts')} attempt{'' if f.get('attempts') == 1 else 's'}"
+    return f"the run ended: {stop_reason(f)}; {made}, {f.get('kept')} kept{reached}"
 
 
 _WORDS: dict[str, Callable[[Fields], str]] = {

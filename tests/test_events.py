@@ -15,7 +15,8 @@ from scripted_model import calls, says
 from scripted_run import Stage, judge, proposal, reading, set_up
 
 from agents import event_docs
-from agents.event_schema import RECORDS, VERSION, check, upgraded
+from agents.event_line import VERSION
+from agents.event_schema import RECORDS, check, upgraded
 from agents.events import Event, EventKind, Journal, bound
 from agents.library_log import library_log
 from agents.models.base import ModelError, Reply
