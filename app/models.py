@@ -109,7 +109,7 @@ def listing_of(configuration: Configuration) -> Listing:
 def try_model(spec: str, asked: Asked, timeout: float, as_json: bool) -> int:
     """Try one model; 0 when a run can use it, 1 when it answers but its tools don't work, 2 when it gives no answer.
 
-    Raises WarpsmithError when it can't even be asked: no such provider, no key.
+    Raises WarpsmithError when it can't even be asked: no such provider, no key, or one that needs no server.
     """
     from agents.models.registry import connect, resolve
 
@@ -121,6 +121,11 @@ def try_model(spec: str, asked: Asked, timeout: float, as_json: bool) -> int:
     require_usable(configuration)
     facts = configuration.catalogue.of(spec)
     named = parse_spec(spec)
+    if named.provider in TAKES_REST_AS_IT_IS:
+        raise WarpsmithError(
+            f"`{spec}` is no model behind a server, so there is nothing to test",
+            "Use it as it is, in `warpsmith optimize`; name a model as provider:model to test that.",
+        )
     connection = configuration.connections.providers.get(named.provider)
 
     async def ask() -> Probe:
@@ -181,7 +186,7 @@ def _problem(provider: str, configuration: Configuration) -> str:
     try:
         connection = configuration.connections.of(provider)
     except WarpsmithError as error:
-        return error.message
+        return str(error)
     if provider in configuration.objections:
         return str(configuration.objections[provider])
     if connection.needs_key and connection.key is None:
@@ -225,11 +230,18 @@ def _print_listing(console: Console, listing: Listing) -> None:
     console.print(_endpoint_table(listing))
     console.print()
     for name, budget in listing.budgets.items():
-        console.print(f"{name.replace('_', ' '):<12}{budget['value']} ({budget['source']})", markup=False)
+        console.print(f"{name.replace('_', ' '):<12}{_limit(name, budget['value'])} ({budget['source']})", markup=False)
     files = ", ".join(listing.files) or f"no {FILE_NAME} was found"
     console.print(f"{'settings':<12}{files}", markup=False, highlight=False)
     for problem in dict.fromkeys(f"{row.model}: {row.problem}" for row in listing.models if row.problem):
         console.print(f"[red]can't be used[/red]  {escape(problem)}", highlight=False)
+
+
+def _limit(name: str, value: float | str) -> str:
+    """A budget as a person reads it: dollars as money, whole numbers with their thousands apart."""
+    if isinstance(value, str):
+        return value
+    return money(value) if name == "max_dollars" else f"{value:,}"
 
 
 def _endpoint_table(listing: Listing) -> Table:

@@ -248,7 +248,8 @@ def _result_table(rows: Sequence[WorkloadRow], baseline: str) -> Table:
 def _headline(summary: Summary, baseline: str) -> str:
     parts = [f"best      {summary.best}"]
     if summary.best == "a0":
-        parts.append("the starting kernel: nothing was faster beyond noise")
+        others = "nothing was faster beyond noise" if summary.attempts > 1 else "nothing else was tried"
+        parts.append(f"the starting kernel: {others}")
     elif summary.gain is not None:
         parts.append(f"[bold]{times(summary.gain)}[/bold] against the start{_range(summary)}")
     parts.append(f"{times(summary.speedup)} against {baseline}")

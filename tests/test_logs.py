@@ -105,12 +105,14 @@ def test_lines_say_who_and_what(run: RunFolder, monkeypatch: pytest.MonkeyPatch)
         journal.tell("lessons_failed", message="\x1b[2J\x9bred\nsecond \u202eline")
     with journal_of(run) as journal:
         journal.tell("run_ended", **ENDED)
+        journal.tell("run_ended", **ENDED | {"attempts": 1, "best": None})
     lines = [log_line(told)[21:] for told in run.events()]
     assert lines == [
         "3 coder 1    run took 1 min 15 s: wrong arguments",
         "3 coder 1    lessons: [2Jred second line",
         "-            the run ended: the iteration limit was reached; 2 attempts, 1 kept; best a1, 1.000 ms, 2.00x "
         "against the baseline",
+        "-            the run ended: the iteration limit was reached; 1 attempt, 1 kept",
     ]
 
 

@@ -90,6 +90,7 @@ def test_models_lists_roles_keys_windows_and_prices_and_never_a_key(tmp_path: Pa
         "http://127.0.0.1:9/v1",
         "2026-11-01",
         "json",
+        "max dollars $3.00 (warpsmith.toml)",
     ):
         assert expected in text.stdout
 
@@ -166,6 +167,8 @@ def test_a_refused_key_is_reachable_and_fails(tmp_path: Path, warpsmith: Warpsmi
     [
         (["models", "test", "openai:m"], "OPENAI_API_KEY"),
         (["models", "test", "m"], "provider"),
+        (["models", "test", "builtin:autotune"], "nothing to test"),
+        (["models", "test", "replay:nowhere"], "nothing to test"),
         (["models", "test", "openai-chat:m"], "--base-url"),
         (["models", "--config", "nowhere.toml"], "nowhere.toml"),
         (["optimize", "task.py", "--model", "openai:m"], "OPENAI_API_KEY"),

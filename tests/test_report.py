@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from pydantic import JsonValue
+from rich.console import Console
 
 from app import plots, quantities
 from app.judging import by_reason
 from app.report import check_command, command, render, setting_changes, source_diff, write_report
 from app.summary import summarize
+from app.terminal import print_summary
 from memory.files import RunFolderError
 from memory.runs import RunFolder
 from tests.synthetic_run import make_run
@@ -181,6 +184,22 @@ def test_a_starting_kernel_that_nothing_beat_has_no_gain_however_its_fresh_time_
     summary = summarize(run)
     assert (summary.best, summary.measured) == ("a0", "afresh")
     assert summary.gain == pytest.approx(1) and all(row.gain == 1 for row in summary.rows)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "in_report", "in_terminal"),
+    [
+        (1, "Nothing was tried beside the starting kernel", "nothing else was tried"),
+        (3, "Nothing beat the starting kernel", "nothing was faster beyond noise"),
+    ],
+)
+def test_a_run_without_a_winner_says_whether_anything_was_tried(
+    tmp_path: Path, attempts: int, in_report: str, in_terminal: str
+) -> None:
+    run = make_run(tmp_path, attempts=attempts)
+    console = Console(width=200, record=True, file=StringIO())
+    print_summary(console, summarize(run), "NumPy")
+    assert in_report in render(run) and in_terminal in console.export_text()
 
 
 def spend(run: RunFolder, *events: dict[str, JsonValue]) -> RunFolder:
