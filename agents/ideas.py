@@ -67,7 +67,8 @@ def tried_before(change: str, parent: str | None, attempts: Sequence[Attempt]) -
     """The attempt that made this very change to this parent, and what it came to; None when there is none.
 
     Settings are compared as the kernel that they make, everything else as words without filler and in any spelling of
-    case and marks: numbers must be equal, and nine words in ten. An attempt that could not be judged does not count.
+    case and marks: numbers must be equal, and nine words in ten. A coder may have built on another attempt than the one
+    that the hypothesis named: the change was tried on both. An attempt that could not be judged does not count.
     Of several the last is returned, one that was kept before the others.
     """
     settings = settings_in(change)
@@ -77,9 +78,9 @@ def tried_before(change: str, parent: str | None, attempts: Sequence[Attempt]) -
     found = [
         attempt
         for attempt in attempts
-        if attempt.parent == parent
-        and attempt.outcome != "unjudged"
+        if attempt.outcome != "unjudged"
         and attempt.hypothesis is not None
+        and parent in (attempt.parent, attempt.hypothesis.get("parent"))
         and same_change(change, str(attempt.hypothesis.get("change", "")))
     ]
     kept = [attempt for attempt in found if attempt.outcome == "kept"]
@@ -132,7 +133,7 @@ class _Settings(NamedTuple):
 
 def _gist(change: str) -> tuple[frozenset[str], tuple[str, ...]]:
     """The words that carry the meaning, and the numbers in their order."""
-    words = re.findall(r"[a-z_]+|\d+(?:\.\d+)?", change.lower())
+    words = re.findall(r"[^\W\d]+|\d+(?:\.\d+)?", change.lower())
     numbers = tuple(word for word in words if word[0].isdigit())
     return frozenset(_stem(word) for word in words if not word[0].isdigit() and not _FILLER.match(word)), numbers
 

@@ -173,6 +173,9 @@ def test_a_kind_that_nobody_named_is_read_from_the_change(change: str, kind: str
         ("BLOCK=64", "set the block to 64", False),
         ("Use float4 loads", "Use shared memory", False),
         ("The the", "of a", False),
+        ("填充 B 的行", "填充 b 的行", True),
+        ("填充 B 的行", "展开 B 的循环", False),
+        ("Заполнить строки B", "Развернуть цикл по B", False),
     ],
 )
 def test_the_same_change_in_other_words_is_the_same(a: str, b: str, same: bool) -> None:
@@ -186,6 +189,13 @@ def test_a_change_is_only_a_repeat_on_the_same_parent() -> None:
     assert tried_before("pad rows", "a0", tries) is None
     again = [*tries, attempt(3, "kept", change="use float4 loads"), attempt(4, "slower", change="float4 loads")]
     assert tried_before("Use float4 loads!", "a0", again) == again[3]
+
+
+def test_a_change_that_was_built_on_another_attempt_was_tried_on_both() -> None:
+    tries = [attempt(0), attempt(1), attempt(2, "rejected", change="Use float4 loads")]
+    tries[2] = tries[2].model_copy(update={"parent": "a1"})
+    for parent in ("a0", "a1"):
+        assert tried_before("use float4 loads", parent, tries) == tries[2]
 
 
 def test_settings_are_compared_as_the_kernel_that_they_make() -> None:
