@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from app import cli_lessons, cli_models, export, logs
+from app import cli_batch, cli_lessons, cli_models, export, logs
 from app.exits import EXIT_CODES, guarded
 from app.options import (
     Analyst,
@@ -282,6 +282,7 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
         sys.exit(examine(as_json))
 
 
+app.add_typer(cli_batch.app)
 app.add_typer(cli_models.app, name="models")
 app.add_typer(export.app)
 app.add_typer(cli_lessons.app, name="lessons")
