@@ -36,7 +36,7 @@ class BatchFolder:
                 f"{path} is not the folder of a batch", f"Name the folder that holds {BATCH_NAME} and {QUEUE_NAME}."
             )
         self.path = path
-        self._runs: dict[str, RunFolder] = {}
+        self._runs: dict[str, Path] = {}
 
     @classmethod
     def create(cls, root: Path, batch: Batch) -> BatchFolder:
@@ -84,18 +84,18 @@ class BatchFolder:
         return Board.of(self.batch(), self.lines())
 
     def run_of(self, key: str) -> RunFolder | None:
-        """The task's run folder, once its first turn began."""
+        """The task's run folder, once its first turn began: read anew each time, since another process writes it."""
         if key not in self._runs:
             for run in list_runs(self.runs):
-                self._runs.setdefault(str(run.config().get(TASK_FIELD)), run)
-        return self._runs.get(key)
+                self._runs.setdefault(str(run.config().get(TASK_FIELD)), run.path)
+        return RunFolder(self._runs[key]) if key in self._runs else None
 
     def begin_run(self, task: QueuedTask, config: Json) -> RunFolder:
         """The task's run folder, made now when there is none."""
         run = self.run_of(task.key)
         if run is None:
             run = RunFolder.create(self.runs, task.key, {**config, TASK_FIELD: task.key})
-            self._runs[task.key] = run
+            self._runs[task.key] = run.path
         return run
 
     @contextmanager

@@ -130,11 +130,13 @@ class _Reporter:
 
     def __init__(self, folder: BatchFolder, watch: Watch) -> None:
         self._folder, self._watch = folder, watch
+        self._summary: BatchSummary | None = None
 
     def show(self, event: BatchEvent) -> None:
         self._watch.show(event)
         if event.kind in ("turned", "failed", "refused") and event.fields.get("status") != "paused":
-            write_summary(self._folder, summarize_batch(self._folder))
+            self._summary = summarize_batch(self._folder, self._summary)
+            write_summary(self._folder, self._summary)
 
 
 @contextmanager

@@ -45,8 +45,14 @@ def markdown(summary: BatchSummary) -> str:
     if summary.passed_over:
         lines += ["", "Passed over:", ""]
         lines += [f"- {_cell(each.path)}: {_cell(each.reason)}" for each in summary.passed_over]
-    return "\n".join([*lines, "", HOW_COUNTED, ""])
+    notes = [text for mark, text in MARKS.items() if any(mark in _marks(row) for row in summary.tasks)]
+    return "\n".join([*lines, "", *notes, "", HOW_COUNTED, ""])
 
+
+MARKS = {
+    "*": "\\* Measured beside other programs, which makes times read long.",
+    "†": "† From the search itself: the last, fresh measurement was not taken, or could not be.",
+}
 
 HOW_COUNTED = (
     "fast_p is the share of all tasks whose kernel is right and more than p times as fast as the baseline (KernelBench,"
@@ -147,7 +153,7 @@ def _markdown_row(row: TaskRow) -> str:
     cells = [
         _cell(row.task),
         quantities.duration(row.start_seconds),
-        quantities.duration(row.best_seconds),
+        quantities.duration(row.best_seconds) + _marks(row),
         quantities.times(row.gain),
         f"{quantities.times(row.speedup)} {row.baseline}" if row.speedup else "-",
         quantities.percent(row.share_of_limit),
@@ -156,6 +162,11 @@ def _markdown_row(row: TaskRow) -> str:
         _cell(row.ending),
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _marks(row: TaskRow) -> str:
+    disturbed = " \\*" if row.cores_used_by_others else ""
+    return disturbed + (" †" if row.measured == "in the run" else "")
 
 
 def _pair(without: float | None, with_failures: float | None) -> str:

@@ -97,11 +97,18 @@ class BatchSummary(BaseModel):
         return self.scores.tasks > 0 and self.scores.correct == self.scores.tasks
 
 
-def summarize_batch(folder: BatchFolder) -> BatchSummary:
-    """Read a batch's folder, ended or not. Raises RunFolderError when it can't be read."""
+def summarize_batch(folder: BatchFolder, earlier: BatchSummary | None = None) -> BatchSummary:
+    """Read a batch's folder, ended or not. Raises RunFolderError when it can't be read.
+
+    earlier: an older summary of it; what it says of a task that was over by then is not read again.
+    """
     batch, lines = folder.batch(), folder.lines()
     board = Board.of(batch, lines)
-    rows = tuple(_row(folder.run_of(task.key), task, board.tasks[task.key]) for task in batch.tasks)
+    known = {} if earlier is None else {row.task: row for row in earlier.tasks}
+    rows = tuple(
+        _still(known.get(task.key), board.tasks[task.key]) or _row(folder.run_of(task.key), task, board.tasks[task.key])
+        for task in batch.tasks
+    )
     counted = [row for row in rows if row.counts]
     states = board.tasks.values()
     return BatchSummary(
@@ -122,6 +129,13 @@ def summarize_batch(folder: BatchFolder) -> BatchSummary:
         lost_dollars=sum(state.lost_dollars for state in states),
         lost_tokens=sum(state.lost_tokens for state in states),
     )
+
+
+def _still(row: TaskRow | None, state: TaskState) -> TaskRow | None:
+    """The earlier row, where the task was over and has not gone on since."""
+    if row is None or state.open or (row.status, row.turns, row.retries) != (state.status, state.turns, state.retried):
+        return None
+    return row
 
 
 def _row(run: RunFolder | None, task: QueuedTask, state: TaskState) -> TaskRow:

@@ -130,6 +130,30 @@ def test_a_summary_says_of_each_task_what_its_run_does(folder: BatchFolder) -> N
     assert summary.device_seconds == 19.0 and not summary.all_found
 
 
+def test_a_summary_sees_what_another_process_wrote_since(folder: BatchFolder) -> None:
+    before = summarize_batch(folder)
+    run = folder.run_of("wrong")
+    assert run is not None
+    extra = run.attempts()[-1].model_copy(update={"id": run.next_id(), "kernel_id": "f" * 16, "outcome": "unjudged"})
+    run.add_attempt(
+        extra, {"kernel.cpp": ""}, {"status": "unjudged", "kernel": "f" * 16, "message": "no", "stages": []}
+    )
+    counts = {row.task: row.attempts for row in summarize_batch(folder).tasks}
+    assert counts["wrong"] == {row.task: row.attempts for row in before.tasks}["wrong"] + 1
+
+
+def test_what_is_over_is_not_read_again_and_what_went_on_is(folder: BatchFolder) -> None:
+    before = summarize_batch(folder)
+    marked = tuple(row.model_copy(update={"attempts": 999}) for row in before.tasks)
+    earlier = before.model_copy(update={"tasks": marked})
+    with folder.journal() as journal:
+        journal.add(Begun(time=2.0, elapsed=8.0, plan=plan(), reopened=("good",)))
+        journal.add(Granted(elapsed=8.0, task="good"))
+    counts = {row.task: row.attempts for row in summarize_batch(folder, earlier).tasks}
+    assert counts["wrong"] == counts["failed"] == counts["refused"] == 999
+    assert counts["good"] != 999 and counts["waiting"] == 0
+
+
 class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -361,7 +385,14 @@ def test_bad_arguments_are_one_sentence(arguments: list[str], said: str) -> None
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
 
 
+def test_help_is_for_newcomers() -> None:
+    text = warpsmith("batch", "--help").stdout
+    for word in ("For instance", "--resume", "Exit codes", "--json", "--debug", "Ctrl-C"):
+        assert word in text
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # two judges share a machine that may be busy
 def test_a_real_batch_drains_at_ctrl_c_and_is_resumed_to_its_end(tmp_path: Path) -> None:
     """Real compiler, judge and worker, on one small task beside one that can't be opened."""
     (tmp_path / "tasks").mkdir()
