@@ -222,7 +222,7 @@ async def ask(seat: Seat, name: str, question: Question, fresh: Sequence[Message
 @task
 async def sum_up(seat: Seat, name: str, key: str, voice: Voice, messages: tuple[Message, ...]) -> str | None:
     """A model call beside the turn, in which no tool is offered: the reply's blob, or None. key: the call's name."""
-    speaker = voice.left()[0]
+    speaker = (voice.left() or voice.lineup.candidates)[0]  # with nobody left, an earlier answer may still be found
     room = room_for(seat, (), speaker.name, speaker.window, speaker.output)
     request = Request(messages=messages, reply_tokens=min(room.reply, SUMMARY_REPLY))
     question = Question(key, request, voice, room.counter, can_do_without=True)

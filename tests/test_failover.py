@@ -154,6 +154,21 @@ async def test_a_summary_that_does_not_come_is_not_waited_for_as_long_as_a_reply
     assert stage.run.best() == "a1"
 
 
+@pytest.mark.parametrize("rounds", [1, 3, 5])
+async def test_a_full_thread_with_nobody_left_to_sum_it_up_ends_the_run_in_good_order(
+    stage: Stage, rounds: int
+) -> None:
+    thinks = [
+        calls("show", {"attempt": "a0"}, call=f"k{i}").model_copy(update={"text": f"thought {i} " * 900})
+        for i in range(rounds)
+    ]
+    declines = Reply(text="I would rather not, since " * 400, stop="refused", usage=Usage())
+    stage.script([proposal("x")], [], [])
+    stage.add("coder", [*thinks, declines, declines, declines], window=24_000)
+    outcome = await stage.play(settings={"reply_tokens": 1000, **NO_WAIT})
+    assert outcome.reason == "models_unavailable"
+
+
 async def test_the_next_model_may_have_a_smaller_window(stage: Stage) -> None:
     """In the middle of a turn that would not fit it."""
     looks = [calls("show", {"attempt": "a0"}, call=f"k{i}") for i in range(30)]
