@@ -155,7 +155,7 @@ async def test_a_summary_that_does_not_come_is_not_waited_for_as_long_as_a_reply
 
 
 @pytest.mark.parametrize("rounds", [1, 3, 5])
-async def test_a_full_thread_with_nobody_left_to_sum_it_up_ends_the_run_in_good_order(
+async def test_a_full_thread_that_nobody_is_left_to_sum_up_ends_the_run_in_good_order(
     stage: Stage, rounds: int
 ) -> None:
     thinks = [
