@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -66,3 +66,12 @@ class Bill:
 def _whole(fields: Mapping[str, JsonValue], name: str) -> int:
     value = fields.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def bill_of(events: Iterable[Mapping[str, JsonValue]]) -> Bill:
+    """What a run's event lines say was paid."""
+    bill = Bill()
+    for line in events:
+        if line.get("event") in PAID:
+            bill.add(line)
+    return bill

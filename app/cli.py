@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from app import cli_batch, cli_lessons, cli_models, export, logs
+from app import cli_batch, cli_lessons, cli_models, cli_resume, export, logs
 from app.exits import EXIT_CODES, guarded
 from app.options import (
     Analyst,
@@ -18,12 +18,14 @@ from app.options import (
     DialectOption,
     Docs,
     Fallback,
+    Hints,
     LessonsFile,
     MaxDollars,
     MaxTokens,
     Model,
     Otel,
     Planner,
+    State,
     with_address,
 )
 
@@ -126,11 +128,13 @@ def optimize(
     max_tokens: MaxTokens = None,
     config: Config = None,
     docs: Docs = None,
+    hint: Hints = None,
     lessons: LessonsFile = None,
     seed: Annotated[int, typer.Option(help="Seed of builtin:autotune's search.")] = 0,
     runs: RunsRoot = RUNS,
     settings: Settings = None,
     executor: ExecutorSpec = LOCAL,
+    state: State = None,
     otel: Otel = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -163,11 +167,13 @@ def optimize(
                 config=config,
             ),
             docs=tuple(docs or ()),
+            hints=tuple(hint or ()),
             lessons=lessons,
             seed=seed,
             runs=runs,
             executor=executor,
             command=("warpsmith", *sys.argv[1:]),
+            state=state,
             otel=otel,
         )
         sys.exit(optimize_task(request, as_json))
@@ -282,6 +288,7 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
         sys.exit(examine(as_json))
 
 
+app.add_typer(cli_resume.app)
 app.add_typer(cli_batch.app)
 app.add_typer(cli_models.app, name="models")
 app.add_typer(export.app)

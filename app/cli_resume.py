@@ -17,6 +17,7 @@ from app.options import (
     DialectOption,
     Docs,
     Fallback,
+    Hints,
     MaxDollars,
     MaxTokens,
     Model,
@@ -59,6 +60,7 @@ def resume(
     max_tokens: MaxTokens = None,
     config: Config = None,
     docs: Docs = None,
+    hint: Hints = None,
     executor: Annotated[
         str | None,
         typer.Option("--executor", metavar="SPEC", help="Where kernels are judged from now on: local, or command:CMD."),
@@ -103,6 +105,7 @@ def resume(
                 config=config,
             ),
             docs=tuple(docs or ()),
+            hints=tuple(hint or ()),
             executor=executor,
             state=state,
             otel=otel,

@@ -45,17 +45,20 @@ class Progress(Protocol):
         ...
 
 
-def progress_for(console: Console, wall_time: float | None) -> Progress:
-    """A panel on a terminal, lines otherwise. `wall_time` is the run's time budget in seconds."""
-    return Panel(console, wall_time) if console.is_terminal and not console.is_dumb_terminal else Lines(console)
+def progress_for(console: Console, wall_time: float | None, bill: Bill | None = None) -> Progress:
+    """A panel on a terminal, lines otherwise. wall_time: the run's time budget in seconds; bill: what was paid
+    before."""
+    if console.is_terminal and not console.is_dumb_terminal:
+        return Panel(console, wall_time, bill)
+    return Lines(console, bill)
 
 
 class Lines:
     """One line for every attempt, every turn of the run and whatever happened to its models; no text of theirs."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, bill: Bill | None = None) -> None:
         self._console = console
-        self._bill = Bill()
+        self._bill = bill or Bill()
 
     def __enter__(self) -> Lines:
         return self
@@ -88,7 +91,7 @@ def count(bill: Bill, event: Event) -> None:
 class Panel:
     """Iteration, best, percent of the limit, time left, and the last attempts, redrawn in place."""
 
-    def __init__(self, console: Console, wall_time: float | None) -> None:
+    def __init__(self, console: Console, wall_time: float | None, bill: Bill | None = None) -> None:
         self._console = console
         self._wall_time = wall_time
         self._began = time.monotonic()
@@ -96,7 +99,7 @@ class Panel:
         self._best: Fields = {}
         self._recent: list[Fields] = []
         self._doing = "opening the task, measuring the machine and the baseline"
-        self._bill = Bill()
+        self._bill = bill or Bill()
         self._speech = Speech(SPOKEN_LINES)
         self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=4, transient=True)
 

@@ -23,6 +23,7 @@ from agents.drive import optimize
 from agents.events import OnEvent
 from agents.secrets import Scrubber
 from agents.settings import ROLES, Budgets, Models, RunSettings
+from app.bill import bill_of
 from app.configuration import Asked, Configuration, Sourced, configure, require_usable
 from app.exits import DONE, INTERRUPTED, REJECTED
 from app.inputs import documents_at, kernel_at, lessons_at, seconds_of, task_at
@@ -39,6 +40,7 @@ from tools.executor import Executor, executor_for
 from tools.records import TargetName
 from tools.task import TaskSource
 
+BEGUN = "iteration_started"
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -60,6 +62,8 @@ class Request:
     asked: Asked
     """What is said about models and their budgets."""
     docs: tuple[Path, ...]
+    hints: tuple[str, ...]
+    """What every role is told."""
     """Files and folders to search."""
     lessons: str | None
     """The file of lessons; `none` for no lessons, None for the user's own file."""
@@ -96,6 +100,7 @@ def optimize_task(request: Request, as_json: bool) -> int:
             configuration=configuration,
             as_json=as_json,
             state=request.state,
+            hints=request.hints,
             otel=request.otel,
         )
     except WarpsmithError:
@@ -120,15 +125,21 @@ def carry_out(
     as_json: bool,
     state: str | None = None,
     changes: dict[str, JsonValue] | None = None,
+    hints: Sequence[str] = (),
     otel: str | None = None,
 ) -> int:
-    """Drive a run that begins or goes on, show how it does, and return the exit code. state, changes: as of
-    `agents.drive.optimize`; otel: as of `app.tracing.traced`. Raises what those raise, once it was said where the run
-    folder is."""
+    """Drive a run that begins or goes on, show how it does, and return the exit code.
+
+    state, changes: as of `agents.drive.optimize`; hints: told from the next iteration on; otel: as of
+    `app.tracing.traced`. Raises what those raise, once it was said where the run folder is.
+    """
     console = console_for(stderr=as_json)
     for text in model_lines(configuration):
         console.print(text, markup=False, highlight=False, soft_wrap=True)
-    progress = progress_for(console, settings.budgets.wall_time)
+    told = run.events()
+    for text in hints:
+        run.add_hint(text, 1 + max((int(str(line["iteration"])) for line in told if line["event"] == BEGUN), default=0))
+    progress = progress_for(console, settings.budgets.wall_time, bill_of(told))
 
     def warn(text: str) -> None:
         console.print(f"warning: {one_line(text)}", markup=False, highlight=False, soft_wrap=True)

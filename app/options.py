@@ -52,6 +52,10 @@ Docs = Annotated[
         help="A folder or file that agents may search: Markdown, text, source code, PDF; may be repeated.",
     ),
 ]
+Hints = Annotated[
+    list[str] | None,
+    typer.Option("--hint", metavar="TEXT", help="What you know: every role is told it from now on; may be repeated."),
+]
 LessonsFile = Annotated[
     str | None,
     typer.Option(

@@ -64,6 +64,8 @@ class Request:
     parallel: int | None = None
     docs: tuple[Path, ...] = ()
     """Join those that the run has."""
+    hints: tuple[str, ...] = ()
+    """What every role is told from the next iteration on."""
     executor: str | None = None
     state: str | None = None
     otel: str | None = None
@@ -127,6 +129,7 @@ def resume_run(request: Request, as_json: bool) -> int:
             as_json=as_json,
             state=state,
             changes=_told(changes),
+            hints=request.hints,
             otel=request.otel,
         )
 

@@ -242,7 +242,8 @@ def test_profile_names_a_bottleneck(task: Path) -> None:
 
 def test_optimize_leaves_a_run_a_report_and_a_result(task: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    done = warpsmith("optimize", task, "--iterations", 2, "--runs", runs, "--json", timeout=240)
+    hint = ("--hint", "the rows are <long>")
+    done = warpsmith("optimize", task, "--iterations", 2, "--runs", runs, "--json", *hint, timeout=240)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     run = RunFolder(Path(result["path"]))
@@ -251,6 +252,8 @@ def test_optimize_leaves_a_run_a_report_and_a_result(task: Path, tmp_path: Path)
     words = run.config()["command"]
     assert isinstance(words, list) and words[:2] == ["warpsmith", "optimize"]
     assert "iteration 1 of 2" in done.stderr
+    told = warpsmith("show", run.id, "--context", "planner", "--at", 1, "--runs", runs)
+    assert hint[1] in told.stdout, told.stdout + told.stderr
     again = warpsmith("check", task, run.path / "best", "--json")
     assert again.returncode == 0, again.stdout + again.stderr
 

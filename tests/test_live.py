@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agents.events import Event, EventKind
-from app.bill import Bill
+from app.bill import Bill, bill_of
 from app.exits import say_error, sentence
 from app.live import Lines, Panel
 from app.plain import one_line, printable
@@ -175,3 +175,12 @@ def test_a_pipe_gets_a_line_for_each_retry_and_change_and_the_money_of_each_turn
         "iteration 1 of 9: best a1, $0.25, 1.20k tokens",
         "stopping: no model could be reached (local:q: connection refused)",
     ]
+
+
+def test_a_run_that_goes_on_shows_what_was_paid_before_too() -> None:
+    past = [{"event": told.event, **told.fields} for told in (paid(), paid("model_retried"), event("iteration_ended"))]
+    written = io.StringIO()
+    lines = Lines(Console(file=written, width=200), bill_of(past))
+    lines.show(paid())
+    lines.show(event("iteration_ended", iteration=3, iterations=4))
+    assert "$0.75" in written.getvalue() and "3.60k tokens" in written.getvalue()
