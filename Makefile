@@ -20,7 +20,8 @@ demo: $(VENV)/.runtime ## set up, then make one example faster and show how (und
 	@$(BIN)/warpsmith optimize $(DEMO) --wall-time 75s
 
 test: $(VENV)/.dev ## set up with the development tools and run the tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -m "not measures" -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -m measures
 
 check: lint types contracts test ## what must be green before a change lands
 
