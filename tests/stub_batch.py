@@ -24,6 +24,9 @@ from agents.batch_books import BatchEvent
 from agents.batch_crew import Crew
 from agents.batch_job import Work, prepare, serve
 from agents.batch_queue import BatchFolder
+from agents.models import registry
+from agents.models.base import OnText, Reply, Request, Usage
+from agents.models.builtin import Autotune
 from agents.settings import Budgets, RunSettings
 from memory.tokens import COUNTER
 from tools.errors import InfrastructureError, TaskError
@@ -32,11 +35,22 @@ from tools.records import Kernel, TargetName, Verdict
 from tools.task import TaskSource
 
 FOLDER = Path(__file__).resolve().parent
+TOKENS = 100
 SETTINGS = RunSettings(budgets=Budgets(iterations=4, near_limit=None, patience=None))
 
 
 def seconds_of(kernel: Kernel) -> float:
     return 1.0 / (1 + int(kernel.defines.get("BLOCK", 8)))
+
+
+class Paid(Autotune):
+    """`paid:autotune`: the builtin model, at `TOKENS` a call."""
+
+    name = "paid:autotune"
+
+    async def reply(self, request: Request, on_text: OnText | None = None) -> Reply:
+        reply = await super().reply(request, on_text)
+        return reply.model_copy(update={"usage": Usage(input_tokens=TOKENS - 1, output_tokens=1)})
 
 
 class Faulty(StubExecutor):
@@ -127,6 +141,7 @@ def main(path: str, key: str, nursery: str | None = None) -> None:
         asyncio.run(run(folder, Plan.model_validate_json((folder.path / "plan.json").read_text()), nursery))
         return
     prepare()
+    registry.LOCAL["paid"] = lambda _, seed: Paid(seed)
     asyncio.run(serve(work_on(folder, key)))
 
 

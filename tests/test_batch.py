@@ -27,7 +27,8 @@ from agents.batch_books import BatchEvent
 from agents.batch_budget import Account, Pool
 from agents.batch_queue import QUEUE_NAME, BatchFolder
 from agents.batch_schedule import FIRST_RATE, STARVING, Standing, choose, expected_gain, rate_after
-from agents.settings import Budgets
+from agents.models.money import spent_so_far
+from agents.settings import Budgets, Models
 from memory.files import RunFolderError
 
 shares = st.one_of(st.none(), st.floats(1e-4, 1.0))
@@ -297,6 +298,18 @@ async def test_finished_tasks_stay_finished_and_a_larger_budget_opens_what_it_en
     larger = stub_batch.SETTINGS.model_copy(update={"budgets": Budgets(iterations=6, near_limit=None, patience=None)})
     board = await stub_batch.run(folder, plan(settings=larger), nest)
     assert [state.iterations for state in board.tasks.values()] == [6, 6]
+
+
+async def test_tokens_are_shared_to_the_last_call_across_tasks_and_resumptions(nest: str, tmp_path: Path) -> None:
+    """Every call costs the same and may cost more than the whole limit, so that calls are let go one at a time."""
+    folder = make_batch(tmp_path, {"a": {}, "b": {}})
+    dear = stub_batch.SETTINGS.model_copy(update={"models": Models.choose("paid:autotune")})
+    for limit in (1000, 1350):
+        board = await stub_batch.run(folder, plan(settings=dear, tokens=limit), nest)
+        paid = [spent_so_far(run.events()) for key in "ab" if (run := folder.run_of(key)) is not None]
+        tokens = [each["input_tokens"] + each["output_tokens"] for each in paid]
+        assert limit <= sum(tokens) < limit + stub_batch.TOKENS and all(tokens)
+        assert {state.reason for state in board.tasks.values()} == {"tokens"}
 
 
 async def test_when_the_shared_time_is_over_each_begun_task_measures_its_winner_and_no_other_begins(
