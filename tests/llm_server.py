@@ -263,7 +263,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._events(request, half)
         tokens = fault.answer.tokens
-        if request.wire == "messages" and tokens is not None:
+        if tokens is not None and fault.kind == "late_disconnect":
+            self.owner.reported.append(tokens)
+        elif tokens is not None and request.wire == "messages":
             self.owner.reported.append(replace(tokens, output=1, reasoning=0))
         if fault.kind == "error_event":
             self._events(request, [error_event(request.wire, fault.type, fault.message, fault.code)])
