@@ -37,6 +37,7 @@ from agents.models import registry
 from agents.models.base import OnText, Reply, Request, ToolCall, Usage
 from agents.models.builtin import Autotune
 from agents.models.money import PAID_EVENTS, ledger
+from agents.models.spec import ModelSpec
 from agents.settings import Budgets, Models, RunSettings
 from memory.runs import RunFolder
 from memory.tokens import COUNTER
@@ -87,7 +88,7 @@ class Priced(Autotune):
     """The tuner as a model that costs something, and whose coder builds a kernel before it has it judged. What a call
     costs follows from its prompt."""
 
-    name = "priced:tuner"
+    name = "builtin:priced"
 
     def __init__(self, seed: int, notes: Notes) -> None:
         super().__init__(seed)
@@ -104,7 +105,7 @@ class Priced(Autotune):
             candidate = json.loads(run.arguments)["candidates"][0]
             call = ToolCall(id="call-build", name="compile", arguments=json.dumps({"candidate": candidate}))
             reply = reply.model_copy(update={"tool_calls": (call,)})
-        tokens = 100 + int(digest[:4], 16)
+        tokens = COUNTER.count(said) + int(digest[:2], 16)
         usage = Usage(input_tokens=tokens, output_tokens=tokens // 7, dollars=tokens / 1_000_000)
         return reply.model_copy(update={"usage": usage})
 
@@ -137,18 +138,17 @@ class Story:
         tempfile.tempdir = str(self.scratch)
         if flushes is not None:
             Flushes(flushes).install()
-        registry.LOCAL["priced"] = lambda _, seed: Priced(seed, self.notes)
-        models = (
-            Models()
-            if self.model == "builtin"
-            else Models(**dict.fromkeys(("planner", "coder", "analyst"), "priced:tuner"))
-        )
+        registry.LOCAL["builtin"] = self._model
+        models = Models.choose("builtin:priced" if self.model == "priced" else None)
         budgets = Budgets(iterations=self.iterations, near_limit=None, patience=None)
         settings = RunSettings(budgets=budgets, models=models, parallel=self.parallel)
         operations = _count_operations(self.run.path, fatal)
         asyncio.run(optimize(TASK, settings, RunFolder(self.run.path), Watched(self.notes), lambda _: None))
         if count is not None:
             count.write_text(str(operations()))
+
+    def _model(self, spec: ModelSpec, seed: int) -> Autotune:
+        return Priced(seed, self.notes) if spec.model == "priced" else Autotune(seed)
 
     def child(self, play: Callable[[], None], seconds: float | None = None) -> int:
         """`play` in a forked process, killed after so many seconds; its wait status."""
@@ -226,11 +226,11 @@ def crash(root: Path, model: str, kills: int, seed: int, *, iterations: int, par
     settle(story.run.path, flushes)
     operations, took = int(count.read_text()), time.monotonic() - began
     while report.kills < kills:
-        step = max(2, 2 * operations // kills)
+        step = max(2, 3 * operations // (2 * kills))
         recorded = story.recorded()
         begun = len(story.notes.lines())
         if random.random() < TIMED:
-            status = story.child(lambda: story.play(flushes=flushes), seconds=random.uniform(0, 2 * took / kills))
+            status = story.child(lambda: story.play(flushes=flushes), seconds=random.uniform(0, took / kills))
         else:
             fatal = random.randint(1, step)
             status = story.child(lambda n=fatal: story.play(fatal=n, flushes=flushes))
