@@ -285,10 +285,12 @@ class RunFolder:
         remove(folder)  # no attempt has this id, so what is there is none
         for name, text in files.items():
             self._write(draft / "kernel" / PurePosixPath(name), text)
-        self._write(draft / "verdict.json", as_json(verdict), durable=True)
-        self._write(draft / "attempt.json", as_json(attempt.model_dump(mode="json")), durable=True)
+        self._write(draft / "verdict.json", as_json(verdict))
+        self._write(draft / "attempt.json", as_json(attempt.model_dump(mode="json")))
         attempts = self.attempts()
         try:
+            for path in (draft / "verdict.json", draft / "attempt.json", draft):
+                flush(path)
             draft.rename(folder)
             flush(folder.parent)
         except OSError as error:
