@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 from agents.shelves import KeptFolder, OtherRuns, Shelf, Texts, ThisRun
+from memory.lesson_store import LessonsError
 from memory.runs import RunFolder
 from prompts.render import knowledge
 from tools.errors import InfrastructureError
@@ -104,6 +105,9 @@ class _Trusting:
             return self._shelf.search(query, limit)
         except sqlite3.Error as error:
             self._notes.append(f"an index can't be read ({error})")
+            return []
+        except LessonsError as error:
+            self._notes.append(str(error))
             return []
 
 

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from memory import past_runs
 from memory.documents import Folder
 from memory.index import Index, index_file, is_damaged, remove_index
-from memory.lesson_store import LessonsError, LessonStore
+from memory.lesson_store import LessonStore
 from memory.passages import Document
 from memory.past_runs import attempt_in_words
 from memory.runs import Attempt, RunFolder
@@ -100,17 +100,12 @@ class LessonShelf:
 
     def __init__(self, store: LessonStore) -> None:
         self._store = store
-        self._failure = ""
 
     def refresh(self, seconds: float) -> str:  # noqa: ARG002
-        return self._failure
+        return ""
 
     def search(self, query: str, limit: int) -> Sequence[Found]:
-        try:
-            return self._store.search(query, limit)
-        except LessonsError as error:
-            self._failure = str(error)
-            return []
+        return self._store.search(query, limit)
 
     def close(self) -> None:
         pass

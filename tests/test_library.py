@@ -232,6 +232,14 @@ async def test_notes_are_told_once_and_an_empty_place_says_why(stage: Stage, tmp
     library.close()
 
 
+async def test_lessons_that_can_t_be_read_are_told_of_in_the_same_search(stage: Stage, store: LessonStore) -> None:
+    store.path.write_text("no database " * 100)
+    library = Library(stage.run, "", "cpp", lessons=LessonShelf(store))
+    found = library.search("vector loads", 3)
+    assert found.hits and any("can't be used" in note for note in found.notes)
+    library.close()
+
+
 async def test_a_search_says_which_evicted_texts_it_has_not_read_yet(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +343,6 @@ async def test_one_run_learns_and_the_next_is_told_tests_and_confirms(
     await second.play(settings=settings)
     opening, answered = second.models["planner"].heard
     assert any(message.label == "lessons" and claim["claim"] in message.text for message in opening)
-    assert json.loads(answered[-1].text)["hits"][0]["at"] == f"lessons/{lesson.id}"
+    assert [hit["at"] for hit in json.loads(answered[-1].text)["hits"]] == [f"lessons/{lesson.id}"], answered[-1].text
     (confirmed,) = store.all()
     assert (confirmed.confirmed, confirmed.evidence[1].run, confirmed.used is None) == (2, second.run.id, False)
