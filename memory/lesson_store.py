@@ -50,6 +50,16 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )""",
         "INSERT INTO words (rowid, claim, operation) SELECT id, spaced(claim), spaced(operation) FROM lessons",
     ),
+    (  # runs of one task that begin in the same second under two roots, or on two machines, have one name
+        "ALTER TABLE evidence RENAME TO evidence_before",
+        """CREATE TABLE evidence (
+          lesson INTEGER NOT NULL REFERENCES lessons (id) ON DELETE CASCADE, run TEXT NOT NULL, attempt TEXT NOT NULL,
+          reference TEXT, kind TEXT NOT NULL, ratio REAL, low REAL, high REAL, reason TEXT, at REAL NOT NULL,
+          PRIMARY KEY (lesson, run, attempt, at)
+        )""",
+        "INSERT INTO evidence SELECT * FROM evidence_before",
+        "DROP TABLE evidence_before",
+    ),
 )
 """What brings a file from each version to the next. `spaced` is `memory.words.spaced`."""
 

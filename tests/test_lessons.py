@@ -253,11 +253,8 @@ def test_two_processes_may_write_at_once_and_nothing_is_lost(store: LessonStore)
 def old_file(path: Path, version: int) -> None:
     """A file as an earlier version of the tables left it, with one lesson."""
     with sqlite3.connect(path) as db:
-        db.create_function("spaced", 1, spaced, deterministic=True)
-        for step in MIGRATIONS[:version]:
-            for statement in step:
-                db.execute(statement)
-        db.execute(f"PRAGMA user_version = {version}")
+        for statement in MIGRATIONS[0]:
+            db.execute(statement)
         fields = draft().model_dump(mode="json", exclude={"evidence"}) | {"key": draft().key}
         fields |= {name: json.dumps(fields[name]) for name in ("dtypes", "shapes")}
         marks = ", ".join("?" * len(fields))
@@ -265,6 +262,10 @@ def old_file(path: Path, version: int) -> None:
         evidence = {"lesson": 1} | measured().model_dump()
         marks = ", ".join("?" * len(evidence))
         db.execute(f"INSERT INTO evidence ({', '.join(evidence)}) VALUES ({marks})", tuple(evidence.values()))
+        db.create_function("spaced", 1, spaced, deterministic=True)
+        for statement in (statement for step in MIGRATIONS[1:version] for statement in step):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {version}")
 
 
 @pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
@@ -273,7 +274,7 @@ def test_an_older_file_is_brought_up_to_date_with_all_it_holds(tmp_path: Path, v
     old_file(path, version)
     store = LessonStore(path)
     assert [lesson.claim for lesson in store.find("latency", 3)] == [draft().claim]
-    assert store.learn(draft(evidence=(measured(attempt="a9"),))).confirmed == 2
+    assert store.learn(draft(evidence=(measured(), measured(attempt="a9")))).confirmed == 2
 
 
 def test_a_file_from_a_newer_version_is_refused_and_left_alone(store: LessonStore) -> None:
@@ -303,6 +304,15 @@ def test_a_row_that_is_no_lesson_is_a_sentence(store: LessonStore) -> None:
         store.all()
     assert store.delete([lesson.id]) == {lesson.id: lesson.claim}
     assert store.all() == []
+
+
+def test_runs_of_one_name_count_apart(store: LessonStore) -> None:
+    """They began in the same second, under two roots or on two machines."""
+    lesson = store.learn(draft())
+    here = lesson.evidence[0]
+    there = here.model_copy(update={"at": here.at + 0.25})
+    for _ in range(2):
+        assert store.add_evidence(lesson.id, [here, there]).confirmed == 2
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
