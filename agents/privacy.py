@@ -16,6 +16,8 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
+from agents.secrets import in_all_texts
+
 Clean: TypeAlias = Callable[[str], str]
 
 SHORTEST_NAME = 3
@@ -56,13 +58,7 @@ class Privacy:
 
     def json(self, value: JsonValue) -> JsonValue:
         """`value` with `text` done to all its strings, names included."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, list):
-            return [self.json(item) for item in value]
-        if isinstance(value, dict):
-            return {self.text(name): self.json(item) for name, item in value.items()}
-        return value
+        return in_all_texts(value, self.text)
 
 
 def of_this_machine(clean: Clean, folders: Iterable[Path]) -> Privacy:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pydantic import JsonValue
 
@@ -75,13 +75,7 @@ class Scrubber:
 
     def json(self, value: JsonValue) -> JsonValue:
         """`value` with `text` done to all its strings, names included."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, list):
-            return [self.json(item) for item in value]
-        if isinstance(value, dict):
-            return {self.text(name): self.json(item) for name, item in value.items()}
-        return value
+        return in_all_texts(value, self.text)
 
     def error(self, error: BaseException) -> None:
         """Take keys out of an exception's own words, and of those that it was raised from. Raises nothing."""
@@ -97,3 +91,14 @@ class Scrubber:
                 if isinstance(value, str):
                     setattr(this, name, self.text(value))
             todo += [this.__cause__, this.__context__]
+
+
+def in_all_texts(value: JsonValue, change: Callable[[str], str]) -> JsonValue:
+    """`value` with `change` done to all its strings, names of fields included."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [in_all_texts(item, change) for item in value]
+    if isinstance(value, dict):
+        return {change(name): in_all_texts(item, change) for name, item in value.items()}
+    return value

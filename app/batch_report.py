@@ -14,8 +14,8 @@ from agents.batch_scores import FAILURE_COUNTS_AS
 from agents.limits import STOP_WORDS
 from app import quantities
 from app.batch_summary import BatchSummary, TaskRow
+from app.pages import rendered
 from app.plain import one_line
-from app.report import TEMPLATES
 from memory.files import write_atomically
 
 JSON_NAME, MARKDOWN_NAME, PAGE_NAME = "summary.json", "summary.md", "report.html"
@@ -98,28 +98,12 @@ def ending(summary: BatchSummary) -> str:
 
 def render(summary: BatchSummary, folder: Path) -> str:
     """The page as text."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        disturbance=quantities.disturbance,
-        duration=quantities.duration,
-        span=quantities.span,
-        percent=quantities.percent,
-        times=quantities.times,
-        tokens=quantities.tokens,
-        money=quantities.money,
-        cost=lambda row: quantities.cost(row.dollars, row.unpriced_tokens),
-        within=lambda run: str(Path(run).relative_to(folder)) if Path(run).is_relative_to(folder) else run,
-    )
     fields = {"summary": summary, "figures": figures(summary), "ending": ending(summary), "how": HOW_COUNTED}
-    return environment.get_template("batch.html.j2").render(fields | {"bounds": bounds(summary.plan)})
+
+    def within(run: str) -> str:
+        return str(Path(run).relative_to(folder)) if Path(run).is_relative_to(folder) else run
+
+    return rendered("batch.html.j2", fields | {"bounds": bounds(summary.plan)}, within=within)
 
 
 def bounds(plan: Plan) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from agents.reflection import hit_rates
 from app import quantities
 from app.judging import by_reason
+from app.pages import rendered
 from app.plots import Level, Mark, Point, Spot, bars, progress, roofline
 from app.spending import Round, spending_of
 from app.summary import Summary, read_verdict, summarize
@@ -28,7 +29,6 @@ from tools.profiles import Profile
 from tools.records import Accepted, Kernel, StageReport, Verdict
 from tools.tunables import parse_tunables
 
-TEMPLATES = Path(__file__).parent / "templates"
 REPORT_NAME = "report.html"
 _DETAIL_LENGTH = 240
 
@@ -62,25 +62,7 @@ def write_report(run: RunFolder) -> Path:
 
 def render(run: RunFolder) -> str:
     """The page as text."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        disturbance=quantities.disturbance,
-        duration=quantities.duration,
-        span=quantities.span,
-        percent=quantities.percent,
-        times=quantities.times,
-        count=quantities.count,
-        cost=lambda row: quantities.cost(row.dollars, row.unpriced_tokens),
-    )
-    return environment.get_template("report.html.j2").render(page_fields(run))
+    return rendered("report.html.j2", page_fields(run), count=quantities.count)
 
 
 def page_fields(run: RunFolder) -> dict[str, object]:

@@ -379,9 +379,10 @@ def test_the_processes_of_tasks_die_with_the_batch(tmp_path: Path) -> None:
         time.sleep(0.01)
     while not (folder.path / "a.judged").exists() and process.poll() is None:
         time.sleep(0.01)
+    assert process.poll() is None and found, "it works on the task"
     process.kill()
     process.wait()
-    while any(_alive(int(pid)) for pid in found):
+    while any(_alive(int(pid)) for pid in found):  # ended by the test's time limit when one goes on
         time.sleep(0.01)
 
 

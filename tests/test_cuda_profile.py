@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from small_tasks import HONEST, cpp, saxpy
+from toolkit import needs_nvcc
 
 from app.judging import print_profile
 from app.terminal import console_for
@@ -27,7 +28,7 @@ from tools.profilers.ncu_report import Findings, Pages, read_report
 from tools.profiles import Profile, Roofline
 from tools.records import DeviceCode, DeviceFunction, Interval, Kernel
 from tools.sandbox import LEVELS, Level, attempt, detect
-from tools.targets.cuda_toolkit import find_devices, find_toolkit
+from tools.targets.cuda_toolkit import find_devices
 
 ZOO = Path(__file__).parent / "golden" / "h200" / "zoo"
 DENIED = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
@@ -68,17 +69,6 @@ CODE = DeviceCode(
         ),
     ),
 )
-
-
-def _no_toolkit() -> str:
-    try:
-        find_toolkit()
-    except InfrastructureError as error:
-        return str(error)
-    return ""
-
-
-needs_nvcc = pytest.mark.skipif(bool(_no_toolkit()), reason=_no_toolkit() or "nvcc is here")
 
 
 # -------------------------------------------------------------------------------------------------- the profiler itself

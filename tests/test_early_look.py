@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from small_tasks import HONEST, WRONG, cpp, saxpy
+from toolkit import needs_nvcc
 
 from tools.cpu_device import CpuDevice
 from tools.cuda_look import tell
 from tools.cuda_process import Host
 from tools.cuda_sanitizer import FOUND, Outcome, Sanitizing
 from tools.device import Look
-from tools.errors import InfrastructureError
 from tools.judge import Judge
 from tools.process import is_running, run_command
 from tools.records import Accepted, Kernel, Rejected
@@ -24,7 +24,7 @@ from tools.runner import Failed
 from tools.sandbox import detect
 from tools.stages import Evidence
 from tools.targets.base import Build
-from tools.targets.cuda_toolkit import Toolkit, find_toolkit
+from tools.targets.cuda_toolkit import Toolkit
 
 # ---------------------------------------------------------------------------------------------------- in the gauntlet
 
@@ -128,15 +128,6 @@ esac
 """
 
 
-def _no_toolkit() -> str:
-    try:
-        find_toolkit()
-    except InfrastructureError as error:
-        return str(error)
-    return ""
-
-
-needs_nvcc = pytest.mark.skipif(bool(_no_toolkit()), reason=_no_toolkit() or "nvcc is here")
 JOBS = [("memcheck", "0"), ("racecheck", "0"), ("initcheck", "0")]
 
 

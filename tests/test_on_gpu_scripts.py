@@ -8,27 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tools.errors import InfrastructureError
-from tools.targets.cuda_toolkit import find_toolkit
+from toolkit import needs_nvcc
 
 H200 = Path(__file__).parent / "h200"
 sys.path.insert(0, str(H200))
 
 import gpu_programs  # noqa: E402
 import zoo_on_gpu  # noqa: E402
-
-
-def _no_toolkit() -> str:
-    try:
-        find_toolkit()
-    except InfrastructureError as error:
-        return str(error)
-    return ""
-
-
-needs_nvcc = pytest.mark.skipif(bool(_no_toolkit()), reason=_no_toolkit() or "nvcc is here")
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
