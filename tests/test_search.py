@@ -77,6 +77,20 @@ def test_one_hit_never_takes_all_the_room() -> None:
     assert all(len(hit.text) <= MOST_OF_ONE + 2 for hit in hits)
 
 
+def test_each_of_many_long_hits_shows_the_word_that_was_looked_for() -> None:
+    index = Index()
+    index.add(Document(f"line{n}", f"{n} " + "x " * 1500 + "needle" + " y" * 1500) for n in range(3))
+    long = [f"{k} " + "z" * 100 for k in range(39)]
+    index.add(Document(f"lines{n}", "\n".join([*long[:30], f"a needle {n}", *long[30:]])) for n in range(3))
+    hits = search([index], "needle", 6)
+    assert len({hit.path for hit in hits}) == 6 and all("needle" in hit.text for hit in hits)
+    assert sum(len(hit.text) for hit in hits) <= MOST_CHARACTERS
+    for hit in hits:
+        if hit.path.startswith("lines"):
+            assert hit.first_line is not None and hit.last_line is not None
+            assert hit.first_line <= 31 <= hit.last_line
+
+
 def test_what_has_no_lines_is_cited_by_its_path() -> None:
     index = Index()
     index.add([Document("manual.pdf#page=12", "bank conflicts", numbered=False)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -30,9 +30,7 @@ CANDIDATES: Final = 2
 MOST_OF_ONE: Final = 4_000
 """Characters of one hit."""
 MOST_CHARACTERS: Final = 12_000
-"""Text of all hits together; later ones are shortened, then dropped."""
-LEAST_CHARACTERS: Final = 200
-"""A hit is dropped rather than shortened to less."""
+"""Text of all hits together. Each may take an equal share of what is left, so that no long one hides those after it."""
 
 _WORD = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
@@ -93,11 +91,13 @@ def search(sources: Sequence[Source], query: str, limit: int = 6) -> list[Hit]:
         for rank, passage in enumerate(source.search(query, CANDIDATES * limit))
     }
     passages = [passage for passage, _ in found.values()]
+    bags = [Counter(words_of(p.text) + words_of(f"{p.path} {p.title}") * TITLE_REPEATS) for p in passages]
+    weights = _weights(query, bags)
     ranked = [
         (score * (1 + OWN_ORDER / (1 + rank)), passage)
-        for score, (passage, rank) in zip(_scores(query, passages), found.values(), strict=True)
+        for score, (passage, rank) in zip(_scores(weights, bags), found.values(), strict=True)
     ]
-    return _within(sorted(ranked, key=lambda pair: -pair[0])[:limit])
+    return _within(sorted(ranked, key=lambda pair: -pair[0])[:limit], weights)
 
 
 def words_of(text: str) -> list[str]:
@@ -114,41 +114,41 @@ def _stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
-def _scores(query: str, passages: Sequence[Found]) -> list[float]:
-    """BM25 of every passage against the words of `query`, with the candidates as the collection."""
-    wanted = set(words_of(query))
-    bags = [Counter(words_of(p.text) + words_of(f"{p.path} {p.title}") * TITLE_REPEATS) for p in passages]
-    sizes = [sum(bag.values()) for bag in bags]
-    mean = sum(sizes) / max(len(sizes), 1) or 1.0
-    weight = {
+def _weights(query: str, bags: Sequence[Counter[str]]) -> dict[str, float]:
+    """Each word of `query` that occurs, and what finding it is worth: more, the fewer of the candidates have it."""
+    return {
         word: math.log1p((len(bags) - have + 0.5) / (have + 0.5))
-        for word in wanted
+        for word in set(words_of(query))
         if (have := sum(word in bag for bag in bags))
     }
+
+
+def _scores(weights: Mapping[str, float], bags: Sequence[Counter[str]]) -> list[float]:
+    """BM25 of every passage's words, with the candidates as the collection."""
+    sizes = [sum(bag.values()) for bag in bags]
+    mean = sum(sizes) / max(len(sizes), 1) or 1.0
     return [
         sum(
             gain * bag[word] * (SATURATION + 1) / (bag[word] + SATURATION * (1 - LENGTH + LENGTH * size / mean))
-            for word, gain in weight.items()
+            for word, gain in weights.items()
             if word in bag
         )
         for bag, size in zip(bags, sizes, strict=True)
     ]
 
 
-def _within(ranked: Sequence[tuple[float, Found]]) -> list[Hit]:
-    """The passages as hits that fit the bounds; a shortened one ends with a mark and cites what is left."""
+def _within(ranked: Sequence[tuple[float, Found]], weights: Mapping[str, float]) -> list[Hit]:
+    """The passages as hits that fit the bounds; a shortened one is marked where it was cut and cites what is left."""
     hits: list[Hit] = []
     left = MOST_CHARACTERS
-    for score, passage in ranked:
-        if left < min(LEAST_CHARACTERS, len(passage.text)):
-            break
-        text, last = _cut(passage, min(left, MOST_OF_ONE))
+    for place, (score, passage) in enumerate(ranked):
+        text, lines = _cut(passage, min(left // (len(ranked) - place), MOST_OF_ONE), weights)
         left -= len(text)
         hits.append(
             Hit(
                 path=passage.path,
-                first_line=passage.first_line,
-                last_line=last,
+                first_line=None if lines is None else lines[0],
+                last_line=None if lines is None else lines[1],
                 title=passage.title,
                 text=text,
                 score=score,
@@ -157,10 +157,24 @@ def _within(ranked: Sequence[tuple[float, Found]]) -> list[Hit]:
     return hits
 
 
-def _cut(passage: Found, characters: int) -> tuple[str, int | None]:
-    """The passage's text, cut to so many characters, and the last line that is left of it."""
-    if len(passage.text) <= characters:
-        return passage.text, passage.last_line
-    kept = passage.text[:characters].split("\n")
-    last = None if passage.first_line is None else passage.first_line + len(kept) - 1
-    return "\n".join([*kept, "…"]), last
+def _cut(passage: Found, characters: int, weights: Mapping[str, float]) -> tuple[str, tuple[int, int] | None]:
+    """The passage's text, cut to so many characters about its most telling word, and the lines that are left of it."""
+    lines = None if passage.first_line is None else (passage.first_line, passage.last_line or passage.first_line)
+    text = passage.text
+    if len(text) <= characters:
+        return text, lines
+    at = _most_telling(text, weights)
+    begin = 0 if at < characters * 3 // 4 else text.rfind("\n", at - characters // 4, at) + 1 or at - characters // 4
+    kept = text[begin : begin + characters - 2]
+    if lines is not None:
+        first = lines[0] + text.count("\n", 0, begin)
+        lines = first, first + kept.count("\n")
+    return "…" * (begin > 0) + kept + "…" * (begin + len(kept) < len(text)), lines
+
+
+def _most_telling(text: str, weights: Mapping[str, float]) -> int:
+    """Where the word of the greatest weight first stands; 0 when there is none."""
+    worth = [
+        (max(weights.get(part, 0.0) for part in _parts(found[0])), -found.start()) for found in _WORD.finditer(text)
+    ]
+    return -max(worth, default=(0.0, 0))[1]
