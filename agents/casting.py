@@ -10,6 +10,7 @@ from agents.models.connections import Connections
 from agents.models.failover import Candidate, Lineup
 from agents.models.money import Paid, Purse
 from agents.models.registry import resolve
+from agents.models.spec import parse_spec
 from agents.secrets import Scrubber
 from agents.settings import ROLES, Role, RunSettings
 from memory.calibration import bound_of
@@ -47,7 +48,8 @@ class Casting:
         facts = self.catalogue.of(spec)
         model = resolve(spec, self.settings.seed, connections=self.connections)
         counter = Corrected(COUNTER, bound_of(model.name))  # a reservation may be too large, never too small
-        return Candidate(Paid(model, facts.price, self.purse, counter, self.scrubber), facts.output)
+        output = (self.connections or Connections()).output(parse_spec(spec).provider, facts.output)
+        return Candidate(Paid(model, facts.price, self.purse, counter, self.scrubber), output)
 
 
 def refuse_without_start(task: TaskSource, settings: RunSettings) -> None:

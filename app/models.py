@@ -171,7 +171,7 @@ def _rows(role: Role, configuration: Configuration) -> list[ModelRow]:
                 source=choice.fallback.source if place else choice.model.source,
                 provider=provider,
                 window=(connection.window if connection else None) or facts.window,
-                output=(connection.output if connection else None) or facts.output,
+                output=configuration.connections.output(provider, facts.output),
                 price=facts.price,
                 price_source=own.source if own else facts.price.source if facts.price else "",
                 problem=_problem(provider, configuration),

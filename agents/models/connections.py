@@ -105,6 +105,11 @@ class Connections(BaseModel):
             )
         return connection
 
+    def output(self, provider: str, known: int | None) -> int | None:
+        """Tokens that a reply of that provider's models may take: what is set for it, else `known` of the model."""
+        connection = self.providers.get(provider)
+        return (connection.output if connection else None) or known
+
 
 def is_address(text: str) -> bool:
     """Whether `text` names a server in full, with a path that others can be put behind."""
