@@ -11,7 +11,7 @@ COMPILE := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --build-deps
 DEMO ?= examples/softmax
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types contracts smoke-model bench table setup setup-dev setup-cuda locks doctor clean
+.PHONY: help demo test check lint types contracts smoke-model bench soak table setup setup-dev setup-cuda locks doctor clean
 
 help: ## list every command
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ smoke-model: $(VENV)/.dev ## drive a real model server: make smoke-model URL=htt
 
 bench: $(VENV)/.dev ## measure start-up, overhead per iteration, state size and memory against their budgets
 	@$(BIN)/python -m bench.run
+
+soak: $(VENV)/.dev ## optimise without a pause for SOAK (60m; 2m for a try) and fail when memory, descriptors or threads are not flat
+	@$(BIN)/python -m bench.soak --for $(or $(SOAK),60m)
 
 table: $(VENV)/.runtime ## optimise every example and write the README's table of results (minutes)
 	@$(BIN)/python -m bench.table
