@@ -20,7 +20,7 @@ from tools.canary import wrong_reading
 from tools.clock import Clocks, Reading
 from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
-from tools.hardware import Hardware, hardware, instruments, limit_seconds, measure_hardware
+from tools.hardware import Hardware, arithmetic_of, hardware, instruments, limit_seconds, measure_hardware
 
 MACHINE = Hardware(
     model="made up", cores=2, memory_bytes=1 << 30, cache_bytes=1 << 20, compiler="g++",
@@ -35,6 +35,18 @@ def test_the_limit_is_the_larger_of_moving_and_computing() -> None:
     assert limit_seconds(2e7, 1e12, "bfloat16", MACHINE) == pytest.approx(1e-3)  # no peak known, none invented
     assert limit_seconds(2e7, 1e9, "float16", MACHINE) == pytest.approx(1e-2)  # converted to float32
     assert limit_seconds(0, 0, "float32", MACHINE) > 0
+
+
+def test_the_policy_says_which_peak_bounds_the_arithmetic() -> None:
+    units = MACHINE.model_copy(update={"peak_flops": MACHINE.peak_flops | {"tf32": 4e11, "bfloat16": 8e11}})
+    wanted = {"strict": ("float32", 1e11), "tf32": ("tf32", 4e11), "mixed": ("bfloat16", 8e11)}
+    for policy, (name, peak) in wanted.items():
+        assert arithmetic_of(["int64", "float32", "float64"], policy) == name  # type: ignore[arg-type]
+        assert units.peak(name) == peak
+    assert arithmetic_of(["float16", "float32"], "tf32") == "float16"
+    assert arithmetic_of(["int32", "bool"], "mixed") == "none"
+    assert MACHINE.peak("tf32") == 1e11  # a processor without such units works in float32
+    assert MACHINE.model_copy(update={"matrix_units": True}).peak("tf32") is None  # it has units that nobody measured
 
 
 def test_a_peak_seen_once_stays() -> None:

@@ -1,7 +1,7 @@
 """One GPU as a device of the judge: PyCUDA's primary context in this process, workers with contexts of their own.
 
-Not covered: several GPUs (the first visible one is taken); matrix units' peaks; host code of a kernel that falsifies
-the events of its own process by less than the slack of `allowance`, which only `floor_seconds` bounds.
+Not covered: several GPUs (the first visible one is taken); host code of a kernel that falsifies the events of its own
+process by less than the slack of `allowance`, which only `floor_seconds` bounds.
 """
 
 from __future__ import annotations

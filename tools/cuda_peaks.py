@@ -1,7 +1,8 @@
 """What a GPU can do, measured: bandwidth and multiply-add peaks. Needs a current context.
 
 Peaks are upper bounds used to refuse impossible times, so every figure is the best of many launches. Not covered:
-matrix units, whose peaks are left unknown rather than guessed.
+matrix units that are driven in a way of their own (compute capability 10), whose peaks are left unknown rather than
+guessed; sparse products; formats of 8 bits and less.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ _CHAINS = 16
 _THREADS = 512
 _BLOCKS = 8  # of a multiprocessor
 _BY_WIDTH = {"float32": np.float32, "float64": np.float64}
+_TILE_THREADS, _TILE_ROUNDS = 256, 2048
+_TILE_DEPTHS = {"tf32": 8, "bfloat16": 16, "float16": 16}
+"""Elements that one product of tiles is deep, by what the tiles hold."""
 
 
 def measure(device: cuda.Device, instruments: Path, compiler: str) -> Hardware:
@@ -60,6 +64,7 @@ def measure(device: cuda.Device, instruments: Path, compiler: str) -> Hardware:
         arguments = (target, kind(1.5), np.int32(_ROUNDS))
         best = _best(partial(function, *arguments, block=block, grid=grid))
         peaks[dtype] = 2.0 * _CHAINS * _ROUNDS * _THREADS * grid[0] / best
+    matrix = _matrix_peaks(module, target, processors)
     source.free()
     target.free()
     return Hardware(
@@ -71,9 +76,26 @@ def measure(device: cuda.Device, instruments: Path, compiler: str) -> Hardware:
         read_bandwidth=size / seconds["read"],
         copy_bandwidth=2 * size / seconds["copy"],
         write_bandwidth=size / seconds["write"],
-        peak_flops=peaks,
-        matrix_units=True,
+        peak_flops=peaks | matrix,
+        matrix_units=not matrix,
     )
+
+
+def _matrix_peaks(module: cuda.Module, room: cuda.DeviceAllocation, processors: int) -> dict[str, float]:
+    """Of the units that multiply tiles, by what these hold; empty where the instruments have no way to drive them."""
+    try:
+        module.get_function("shape_of_tiles")(room, block=(1, 1, 1), grid=(1, 1))
+    except cuda.LogicError:
+        return {}
+    shape = np.zeros(3, np.int32)
+    cuda.memcpy_dtoh(shape, room)
+    shared, blocks, products = (int(value) for value in shape)
+    launch = {"block": (_TILE_THREADS, 1, 1), "grid": (blocks * processors, 1), "shared": shared}
+    peaks = {}
+    for dtype, depth in _TILE_DEPTHS.items():
+        best = _best(partial(module.get_function(f"multiply_tiles_{dtype}"), room, np.int32(_TILE_ROUNDS), **launch))
+        peaks[dtype] = 2.0 * products * depth * _TILE_ROUNDS * blocks * processors / best
+    return peaks
 
 
 def known(uuid: str) -> Hardware | None:

@@ -15,6 +15,7 @@ import mmap
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from tools.cache import cache_dir, native_binary
 from tools.device_lock import device_lock
 from tools.environment import without_secrets
 from tools.errors import InfrastructureError
-from tools.records import Record
+from tools.records import Policy, Record
 
 INSTRUMENT_FLAGS = ("-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 PATTERNS = ("read", "read_streams", "copy", "stream_copy", "write", "stream_write")
@@ -34,6 +35,12 @@ FOOTPRINTS = ((512 << 10, 12), (2 << 20, 10), (8 << 20, 6), (32 << 20, 3))
 BRIEF_FOOTPRINTS = ((2 << 20, 8),)
 PEAK_SECONDS, BRIEF_PEAK_SECONDS = 0.15, 0.02
 FLOATS = ("float16", "float32", "float64")
+NARROWED: dict[Policy, dict[str, str]] = {
+    "strict": {},
+    "tf32": {"float32": "tf32"},
+    "mixed": {"float32": "bfloat16"},
+}
+"""The format in which arrays of a dtype may be multiplied, where the policy allows another than their own."""
 
 
 class Hardware(Record):
@@ -48,7 +55,8 @@ class Hardware(Record):
     copy_bandwidth: float
     write_bandwidth: float
     peak_flops: dict[str, float]
-    """By dtype (float64, float32 and, where the processor has it, float16); a multiply-add counts 2."""
+    """By dtype (float64, float32 and, where the processor has it, float16), and by tf32, bfloat16 and float16 where
+    units that multiply matrices were measured; a multiply-add counts 2."""
     matrix_units: bool = False
     """It multiplies matrices of narrow floats in units of their own, whose peak was not measured."""
 
@@ -58,8 +66,8 @@ class Hardware(Record):
         return max(self.read_bandwidth, self.copy_bandwidth, self.write_bandwidth)
 
     def peak(self, dtype: str) -> float | None:
-        """Multiply-add peak for a floating dtype; None where nothing was measured for it."""
-        if dtype == "float16" and "float16" not in self.peak_flops and not self.matrix_units:
+        """Multiply-add peak for a floating dtype or tf32; None where nothing was measured for it."""
+        if dtype in ("float16", "tf32") and dtype not in self.peak_flops and not self.matrix_units:
             return self.peak_flops.get("float32")
         return self.peak_flops.get(dtype)
 
@@ -74,8 +82,17 @@ class Hardware(Record):
                     name: max(self.peak_flops.get(name, 0.0), other.peak_flops.get(name, 0.0))
                     for name in self.peak_flops | other.peak_flops
                 },
+                "matrix_units": self.matrix_units and other.matrix_units,
             }
         )
+
+
+def arithmetic_of(dtypes: Iterable[str], policy: Policy) -> str:
+    """In what the arithmetic on arrays of these dtypes may be done: the narrowest floating one, or the format that the
+    policy allows instead; `none` without floats."""
+    present = set(dtypes)
+    narrowest = next((name for name in ("bfloat16", *FLOATS) if name in present), "none")
+    return NARROWED[policy].get(narrowest, narrowest)
 
 
 def limit_seconds(bytes_moved: float, flops: float | None, dtype: str, hardware: Hardware) -> float:

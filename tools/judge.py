@@ -23,7 +23,7 @@ from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
 from tools.facts import TaskFacts, WorkloadFacts
 from tools.gauntlet import Gauntlet
-from tools.hardware import FLOATS, Hardware, limit_seconds
+from tools.hardware import Hardware, arithmetic_of, limit_seconds
 from tools.neighbours import Patience, patience_seconds
 from tools.opening import Laps, bounded_memory
 from tools.quick import quick_results
@@ -248,8 +248,10 @@ class Judge:
         read = max(baseline.bytes - written, 0.0)
         must_leave = max(min(written, baseline.bytes) - self.device.lasting_bytes, 0.0)
         seconds = BYTES_MARGIN * max(read / machine.bandwidth, must_leave / machine.bandwidth)
-        peak = machine.peak(self.arithmetic(workload))
-        if baseline.flops is not None and peak is not None and self.source.policy == "strict":
+        arithmetic = self.arithmetic(workload)
+        peak = machine.peak(arithmetic)
+        measured = self.source.policy == "strict" or arithmetic in machine.peak_flops
+        if baseline.flops is not None and peak is not None and measured:
             seconds = max(seconds, FLOPS_MARGIN * baseline.flops / peak)
         return seconds
 
@@ -261,12 +263,10 @@ class Judge:
         return secrets.SystemRandom().sample(range(len(self.names)), len(self.names))
 
     def arithmetic(self, workload: int) -> str:
-        """The narrowest floating dtype of the workload's tensors, whose peak bounds its arithmetic."""
+        """In what the workload's arithmetic may be done under the task's policy: what its peak bounds."""
         signature = self.signatures[workload]
-        dtypes = {tensor.dtype for tensor in (*signature.input_tensors, *signature.outputs)}
-        if "bfloat16" in dtypes:
-            return "bfloat16"
-        return next((name for name in FLOATS if name in dtypes), "none")
+        tensors = (*signature.input_tensors, *signature.outputs)
+        return arithmetic_of((tensor.dtype for tensor in tensors), self.source.policy)
 
     def _facts(self, notes: tuple[str, ...]) -> TaskFacts:
         recycled = [name for index, name in enumerate(self.names) if self.content.recycles(index)]
