@@ -20,7 +20,8 @@ from agents.attempts import Attempts
 from agents.events import Journal
 from agents.toolbox import Refused
 from memory.files import read_text, write_atomically
-from memory.lesson_store import LessonsError, LessonStore
+from memory.lesson_file import LessonsError
+from memory.lesson_store import LessonStore
 from memory.lessons import SPEAKS_FOR, Draft, EffectKind, Evidence, Lesson, Says, Situation, render
 from memory.runs import Attempt, RunFolder
 from memory.words import words_of
@@ -115,10 +116,13 @@ class Lessons:
             return ()
         try:
             chosen = self._store.relevant(situation, MOST_SHOWN)
-            self._store.mark_used([lesson.id for lesson in chosen], time.time())
         except LessonsError as error:
             self._journal.tell("lessons_failed", message=str(error))
             return ()
+        try:
+            self._store.mark_used([lesson.id for lesson in chosen], time.time())
+        except LessonsError as error:  # it may only be read
+            self._journal.tell("lessons_failed", message=str(error))
         write_atomically(
             path, json.dumps([lesson.model_dump(mode="json") for lesson in chosen], indent=1) + "\n", durable=True
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 from agents.shelves import KeptFolder, OtherRuns, Shelf, Texts, ThisRun
-from memory.lesson_store import LessonsError
+from memory.lesson_file import LessonsError
 from memory.runs import RunFolder
 from prompts.render import knowledge
 from tools.errors import InfrastructureError

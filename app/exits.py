@@ -42,7 +42,7 @@ def guarded(debug: bool, as_json: bool = False) -> Iterator[None]:
 def explain(error: Exception) -> tuple[str, str, str]:
     """Kind, sentence and advice of an error, expected or not."""
     from memory.files import RunFolderError
-    from memory.lesson_store import LessonsError
+    from memory.lesson_file import LessonsError
     from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithError
 
     kinds: tuple[tuple[type[Exception], str], ...] = (

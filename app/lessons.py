@@ -13,13 +13,15 @@ from datetime import datetime
 from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
+from rich.console import Console
 from rich.markup import escape
 
 from app.exits import DONE
 from app.plain import one_line, printable
 from app.terminal import console_for, plain_table
 from memory.files import write_atomically
-from memory.lesson_store import LessonsError, LessonStore, default_path
+from memory.lesson_file import LessonsError
+from memory.lesson_store import LessonStore, default_path
 from memory.lessons import FADED, SPEAKS_FOR, Draft, Lesson
 
 MOST_LINE = 1 << 20
@@ -41,6 +43,7 @@ def list_lessons(store: LessonStore, text: str | None, chip: str | None, as_json
         return DONE
     console = console_for()
     if not lessons:
+        _print_damaged(store, console)
         which = "that fit" if text or chip else f"in {store.path}; runs with models leave them there"
         console.print(f"no lessons {which}", markup=False, highlight=False, soft_wrap=True)
         return DONE
@@ -57,9 +60,18 @@ def list_lessons(store: LessonStore, text: str | None, chip: str | None, as_json
             style=style,
         )
     console.print(table)
+    _print_damaged(store, console)
     if any(lesson.score < FADED for lesson in lessons):
         console.print("Lessons with more against than for them are no longer shown to planners.", highlight=False)
     return DONE
+
+
+def _print_damaged(store: LessonStore, console: Console) -> None:
+    for number, why in store.damaged().items():
+        text = (
+            f"lesson {number} is damaged and left out: {one_line(why)}; `warpsmith lessons delete {number}` removes it"
+        )
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def show_lesson(store: LessonStore, number: int, as_json: bool) -> int:

@@ -1,10 +1,9 @@
 """Lessons in one SQLite file of the user's, shared by all runs on the machine.
 
 Several processes may use it at once: write-ahead logging, and every change is one transaction that takes the write
-lock first. A connection lives for one call, so threads and forks share none. The tables' version is `PRAGMA
-user_version`; an older file is brought up to date when it is first opened, one from a newer warpsmith is refused and
-left alone. Not covered: a file on a network file system used by several machines, where write-ahead logging does not
-work.
+lock first. A connection lives for one call, so threads and forks share none (`memory.lesson_file`). Each lesson stands
+for itself: a damaged one is passed over, and `damaged` names it. A file that may only be read is read. Not covered: a
+file on a network file system used by several machines, where write-ahead logging does not work.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,60 +19,19 @@ from typing import Final
 from pydantic import ValidationError
 
 from memory.index import Hit
+from memory.lesson_file import LISTED, LessonsError, reading, writing
 from memory.lessons import Draft, Evidence, Lesson, Situation, as_passage, choose
 from memory.words import spaced, words_of
 
-BUSY_SECONDS: Final = 30.0
 CANDIDATES: Final = 200
 """Lessons that are compared with a task: so many that share words with it, and so many of the newest of its chip."""
 MOST_WORDS: Final = 1000
 """Of a query."""
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
-    (
-        """CREATE TABLE lessons (
-          id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, claim TEXT NOT NULL, operation TEXT NOT NULL,
-          says TEXT NOT NULL, target TEXT NOT NULL, chip TEXT NOT NULL, dtypes TEXT NOT NULL, shapes TEXT NOT NULL,
-          bytes REAL NOT NULL, created REAL NOT NULL, used REAL
-        )""",
-        """CREATE TABLE evidence (
-          lesson INTEGER NOT NULL REFERENCES lessons (id) ON DELETE CASCADE, run TEXT NOT NULL, attempt TEXT NOT NULL,
-          reference TEXT, kind TEXT NOT NULL, ratio REAL, low REAL, high REAL, reason TEXT, at REAL NOT NULL,
-          PRIMARY KEY (lesson, run, attempt)
-        )""",
-        "CREATE INDEX lessons_of_chip ON lessons (target, chip)",
-    ),
-    (
-        """CREATE VIRTUAL TABLE words USING fts5 (
-          claim, operation, tokenize="porter unicode61 remove_diacritics 2 tokenchars '_'"
-        )""",
-        "INSERT INTO words (rowid, claim, operation) SELECT id, spaced(claim), spaced(operation) FROM lessons",
-    ),
-    (  # runs of one task that begin in the same second under two roots, or on two machines, have one name
-        "ALTER TABLE evidence RENAME TO evidence_before",
-        """CREATE TABLE evidence (
-          lesson INTEGER NOT NULL REFERENCES lessons (id) ON DELETE CASCADE, run TEXT NOT NULL, attempt TEXT NOT NULL,
-          reference TEXT, kind TEXT NOT NULL, ratio REAL, low REAL, high REAL, reason TEXT, at REAL NOT NULL,
-          PRIMARY KEY (lesson, run, attempt, at)
-        )""",
-        "INSERT INTO evidence SELECT * FROM evidence_before",
-        "DROP TABLE evidence_before",
-    ),
-)
-"""What brings a file from each version to the next. `spaced` is `memory.words.spaced`."""
-
+_ALL = "SELECT id FROM lessons"
 _BY_WORDS = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?"
 _COLUMNS = "id, claim, operation, says, target, chip, dtypes, shapes, bytes, created, used"
 _EVIDENCE = "run, attempt, reference, kind, ratio, low, high, reason, at"
-
-
-class LessonsError(Exception):
-    """The lessons can't be read or changed as asked: `message` (one sentence) and `advice`."""
-
-    def __init__(self, message: str, advice: str = "") -> None:
-        super().__init__(f"{message}. {advice}".rstrip() if advice else message)
-        self.message = message
-        self.advice = advice
 
 
 @dataclass(frozen=True)
@@ -102,22 +59,27 @@ class LessonStore:
 
     def all(self) -> list[Lesson]:
         """The best first."""
-        with self._reading() as db:
-            found = [] if db is None else _lessons(db, "SELECT id FROM lessons", ())
+        with reading(self.path) as db:
+            found = [] if db is None else _lessons(db, _ALL, ())
         return sorted(found, key=lambda lesson: (-lesson.score, -lesson.confirmed, lesson.id))
 
+    def damaged(self) -> dict[int, str]:
+        """Lessons that can't be read: number to what is wrong with them."""
+        with reading(self.path) as db:
+            read = [] if db is None else [(number, _read(db, number)) for (number,) in db.execute(_ALL).fetchall()]
+        return {number: lesson for number, lesson in read if isinstance(lesson, str)}
+
     def get(self, identity: int) -> Lesson:
-        """One lesson; LessonsError when there is none of that number."""
-        with self._reading() as db:
-            found = [] if db is None else _lessons(db, "SELECT ?", (identity,))
-        if not found:
-            raise _unknown(identity)
-        return found[0]
+        """One lesson; LessonsError when there is none of that number, or it is damaged."""
+        with reading(self.path) as db:
+            if db is None:
+                raise _unknown(identity)
+            return _one(db, identity)
 
     def find(self, words: str, limit: int) -> list[Lesson]:
         """Lessons that hold any of the words, the best match first; faded ones too."""
         expression = " OR ".join(f'"{word}"' for word in list(dict.fromkeys(words_of(words)))[:MOST_WORDS])
-        with self._reading() as db:
+        with reading(self.path) as db:
             if db is None or not expression:
                 return []
             return _lessons(
@@ -127,7 +89,7 @@ class LessonStore:
     def relevant(self, situation: Situation, limit: int) -> list[Lesson]:
         """What a planner of such a task should know, best first."""
         expression = _any_of(sorted(situation.words))
-        with self._reading() as db:
+        with reading(self.path) as db:
             if db is None:
                 return []
             by_chip = "SELECT id FROM lessons WHERE target = ? AND chip = ? ORDER BY id DESC LIMIT ?"
@@ -137,36 +99,33 @@ class LessonStore:
 
     def learn(self, draft: Draft) -> Lesson:
         """Store a lesson. One that claims the same of the same chip gets the evidence instead, for or against it."""
-        with self._writing() as db:
+        with writing(self.path) as db:
             identity = _known(db, draft)
             if identity is None:
                 identity = _insert(db, draft)
             else:
                 _add_evidence(db, identity, draft.evidence)
-            return _lessons(db, "SELECT ?", (identity,))[0]
+            return _one(db, identity)
 
     def add_evidence(self, identity: int, evidence: Sequence[Evidence]) -> Lesson:
         """Add what was measured about a lesson; an attempt counts once. LessonsError when there is no such lesson."""
-        with self._writing() as db:
+        with writing(self.path) as db:
             if db.execute("SELECT 1 FROM lessons WHERE id = ?", (identity,)).fetchone() is None:
                 raise _unknown(identity)
             _add_evidence(db, identity, evidence)
-            return _lessons(db, "SELECT ?", (identity,))[0]
+            return _one(db, identity)
 
     def mark_used(self, identities: Iterable[int], at: float) -> None:
         """They were shown to a planner at this Unix time."""
         rows = [(at, identity) for identity in identities]
         if rows:
-            with self._writing() as db:
+            with writing(self.path) as db:
                 db.executemany("UPDATE lessons SET used = max(coalesce(used, 0), ?) WHERE id = ?", rows)
 
     def edit(self, identity: int, claim: str, operation: str) -> Lesson:
         """Put a lesson in other words; its evidence stays. LessonsError when another lesson claims that already."""
-        with self._writing() as db:
-            found = _lessons(db, "SELECT ?", (identity,))
-            if not found:
-                raise _unknown(identity)
-            edited = _reworded(found[0], claim, operation)
+        with writing(self.path) as db:
+            edited = _reworded(_one(db, identity), claim, operation)
             other = _known(db, edited)
             if other not in (None, identity):
                 raise LessonsError(f"lesson {other} claims that already", f"Delete {identity}, or word it differently.")
@@ -178,7 +137,7 @@ class LessonStore:
     def delete(self, identities: Sequence[int]) -> dict[int, str]:
         """Delete all of these, or none when one is unknown; returns what they claimed. Damaged ones go as well."""
         claims: dict[int, str] = {}
-        with self._writing() as db:
+        with writing(self.path) as db:
             for identity in identities:
                 row = db.execute("SELECT claim FROM lessons WHERE id = ?", (identity,)).fetchone()
                 if row is None:
@@ -192,7 +151,7 @@ class LessonStore:
     def merge(self, drafts: Sequence[Draft]) -> Merged:
         """Bring in lessons of another store: all in one transaction, each joined with the one that claims the same."""
         added = joined = 0
-        with self._writing() as db:
+        with writing(self.path) as db:
             for draft in drafts:
                 identity = _known(db, draft)
                 if identity is None:
@@ -206,88 +165,38 @@ class LessonStore:
         """As passages for `search`."""
         return [as_passage(lesson) for lesson in self.find(query, limit)]
 
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """A connection to an up-to-date file; None while there is no file."""
-        if not self.path.exists():
-            yield None
-            return
-        with self._connected() as db:
-            yield db
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction: all of it or nothing is kept."""
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise LessonsError(f"can't make {self.path.parent}: {error.strerror}", _ELSEWHERE) from error
-        with self._connected() as db:
-            db.execute("BEGIN IMMEDIATE")
-            yield db
-            db.execute("COMMIT")
-
-    @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        try:
-            db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
-            try:
-                db.execute("PRAGMA journal_mode = WAL")
-                db.execute("PRAGMA foreign_keys = ON")
-                _migrate(db, self.path)
-                yield db
-            finally:
-                db.close()
-        except OverflowError as error:  # SQLite's numbers have 64 bits
-            raise LessonsError("no lesson has so large a number", _LISTED) from error
-        except sqlite3.Error as error:
-            raise LessonsError(f"{self.path} can't be used: {error}", _ELSEWHERE) from error
-
-
-_ELSEWHERE = "Name another file with --lessons, or `none`; or set WARPSMITH_DATA."
-_LISTED = "`warpsmith lessons list` lists them."
-
-
-def _migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Step by step, in one transaction; another process may have done it meanwhile."""
-    version = _version(db)
-    if version > len(MIGRATIONS):
-        raise LessonsError(f"{path} was written by a newer warpsmith", "Update warpsmith; the file is left as it is.")
-    if version == len(MIGRATIONS):
-        return
-    db.create_function("spaced", 1, spaced, deterministic=True)
-    db.execute("BEGIN IMMEDIATE")
-    for step in MIGRATIONS[_version(db) :]:
-        for statement in step:
-            db.execute(statement)
-    db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-    db.execute("COMMIT")
-
-
-def _version(db: sqlite3.Connection) -> int:
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
-
 
 def _unknown(identity: int) -> LessonsError:
-    return LessonsError(f"there is no lesson {identity}", _LISTED)
+    return LessonsError(f"there is no lesson {identity}", LISTED)
 
 
 def _lessons(db: sqlite3.Connection, ids: str, arguments: Sequence[object]) -> list[Lesson]:
-    """The lessons whose ids the query `ids` gives, in its order."""
-    found = []
-    for (identity,) in db.execute(ids, arguments).fetchall():
-        row = db.execute(f"SELECT {_COLUMNS} FROM lessons WHERE id = ?", (identity,)).fetchone()
-        if row is None:
-            continue
-        order = "ORDER BY at, run, attempt"
-        rows = db.execute(f"SELECT {_EVIDENCE} FROM evidence WHERE lesson = ? {order}", (identity,)).fetchall()
-        try:
-            found.append(_lesson(row, rows))
-        except ValueError as error:
-            raise LessonsError(
-                f"lesson {identity} is damaged: {_first(error)}", "Delete it, or restore a copy."
-            ) from error
-    return found
+    """The lessons whose ids the query `ids` gives, in its order, without the damaged ones."""
+    read = [_read(db, identity) for (identity,) in db.execute(ids, arguments).fetchall()]
+    return [lesson for lesson in read if isinstance(lesson, Lesson)]
+
+
+def _one(db: sqlite3.Connection, identity: int) -> Lesson:
+    """LessonsError when there is none of that number, or it is damaged."""
+    lesson = _read(db, identity)
+    if lesson is None:
+        raise _unknown(identity)
+    if isinstance(lesson, str):
+        raise LessonsError(f"lesson {identity} is damaged: {lesson}", "Delete it, or restore a copy.")
+    return lesson
+
+
+def _read(db: sqlite3.Connection, identity: int) -> Lesson | str | None:
+    """The lesson; what is wrong with it when it is damaged; None when there is none of that number."""
+    row = db.execute(f"SELECT {_COLUMNS} FROM lessons WHERE id = ?", (identity,)).fetchone()
+    if row is None:
+        return None
+    order = "ORDER BY at, run, attempt"
+    rows = db.execute(f"SELECT {_EVIDENCE} FROM evidence WHERE lesson = ? {order}", (identity,)).fetchall()
+    try:
+        return _lesson(row, rows)
+    except ValueError as error:
+        return _first(error)
 
 
 def _lesson(row: Sequence[object], evidence: Sequence[Sequence[object]]) -> Lesson:

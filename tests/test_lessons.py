@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from memory.lesson_store import MIGRATIONS, LessonsError, LessonStore, default_path
+from memory.lesson_file import MIGRATIONS, LessonsError
+from memory.lesson_store import LessonStore, default_path
 from memory.lessons import FADED, Draft, Evidence, Lesson, Says, Situation, choose, render, similarity
 from memory.words import spaced
 
@@ -296,14 +300,94 @@ def test_a_file_that_is_no_database_is_a_sentence_and_is_not_touched(store: Less
     assert store.path.read_text() == "precious " * 200
 
 
-def test_a_row_that_is_no_lesson_is_a_sentence(store: LessonStore) -> None:
-    lesson = store.learn(draft())
+DAMAGE = (
+    "UPDATE lessons SET says = 'perhaps' WHERE id = ?",
+    "UPDATE lessons SET dtypes = '[\"float' WHERE id = ?",
+    "UPDATE lessons SET shapes = '[1' WHERE id = ?",
+    "UPDATE lessons SET bytes = -1 WHERE id = ?",
+    "UPDATE lessons SET created = 'yesterday' WHERE id = ?",
+    "DELETE FROM evidence WHERE lesson = ?",
+    "UPDATE evidence SET ratio = 'fast' WHERE lesson = ?",
+    "UPDATE evidence SET kind = 'gain', reason = 'wrong_result' WHERE lesson = ?",
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_lesson_hides_no_other(store: LessonStore, damage: str) -> None:
+    damaged, whole = store.learn(draft()), store.learn(draft("Tiles of 64 rows fit the cache"))
     with sqlite3.connect(store.path) as db:
-        db.execute("UPDATE lessons SET says = 'perhaps'")
-    with pytest.raises(LessonsError, match=f"lesson {lesson.id} is damaged: says"):
-        store.all()
-    assert store.delete([lesson.id]) == {lesson.id: lesson.claim}
-    assert store.all() == []
+        db.execute(damage, (damaged.id,))
+    assert store.all() == [whole] == [store.get(whole.id)]
+    assert [lesson.id for lesson in store.find("tiles latency rows cache", 10)] == [whole.id]
+    assert [lesson.id for lesson in store.relevant(situation(), 10)] == [whole.id]
+    assert list(store.damaged()) == [damaged.id] and all(store.damaged().values())
+    for look in (lambda: store.get(damaged.id), lambda: store.edit(damaged.id, "new words", "softmax")):
+        with pytest.raises(LessonsError, match=f"lesson {damaged.id} is damaged: "):
+            look()
+    assert store.add_evidence(whole.id, whole.evidence) == whole, "and stands in nobody's way"
+    assert store.delete([damaged.id]) == {damaged.id: damaged.claim}
+    assert store.damaged() == {}
+
+
+def as_nobody(work: Callable[[], None]) -> int:
+    """`work` in a process without the rights of root; its exit code."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            if os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.parametrize("logged", [False, True])
+@pytest.mark.parametrize("folder", [0o755, 0o555])
+def test_a_file_that_may_only_be_read_is_read(folder: int, logged: bool) -> None:
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to others
+        store = LessonStore(Path(name) / "lessons" / "lessons.sqlite")
+        lesson = store.learn(draft())
+        store.path.parent.chmod(folder)
+        store.path.chmod(0o444)
+        Path(name).chmod(0o755)
+        reader = sqlite3.connect(store.path) if logged else None  # keeps the log where it is
+        if reader is not None:
+            reader.execute("SELECT count(*) FROM lessons").fetchone()
+
+        def read() -> None:
+            assert store.all() == [lesson] == [store.get(lesson.id)] == store.relevant(situation(), 3)
+            assert store.find("latency", 3) and store.damaged() == {}
+            with pytest.raises(LessonsError, match=r"readonly|unable to open"):
+                store.mark_used([lesson.id], 1.0)
+
+        code = as_nobody(read)
+        if reader is not None:
+            reader.close()
+        store.path.parent.chmod(0o755)
+        assert code == 0
+
+
+def test_an_older_file_that_may_only_be_read_is_read_and_left_as_it_is() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "old.sqlite"
+        with sqlite3.connect(path) as db:
+            for statement in MIGRATIONS[0]:
+                db.execute(statement)
+            db.execute("PRAGMA user_version = 1")
+        path.chmod(0o444)
+        Path(name).chmod(0o555)
+        before = path.read_bytes()
+
+        def read() -> None:
+            assert LessonStore(path).all() == []
+
+        assert as_nobody(read) == 0
+        Path(name).chmod(0o755)
+        assert path.read_bytes() == before
 
 
 def test_runs_of_one_name_count_apart(store: LessonStore) -> None:

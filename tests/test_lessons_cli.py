@@ -14,7 +14,8 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.inputs import documents_at, lessons_at
-from memory.lesson_store import LessonsError, LessonStore
+from memory.lesson_file import LessonsError
+from memory.lesson_store import LessonStore
 from tests.test_lessons import draft, measured
 from tools.errors import WarpsmithError
 
