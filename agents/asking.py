@@ -97,7 +97,7 @@ def _failed(question: Question, left: list[Candidate], error: ModelError) -> Ask
         request = question.request
         prompt = prompt_tokens(request, question.counter)
         return _asked(model, window=learnt_window(str(error), prompt, request.reply_tokens))
-    voice.lineup.rest(left[0], error.fault, error.message)
+    voice.lineup.rests.begin(left[0], error.fault, error.message, error.unreachable)
     if len(left) == 1:
         raise voice.unavailable(model, f"{error.fault}: {error.message}") from error
     return _asked(model, gone=(error.fault, error.message))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from agents.models.catalogue import Catalogue
 from agents.models.connections import Connections
-from agents.models.failover import Candidate, Lineup
+from agents.models.failover import Candidate, Lineup, Rests
 from agents.models.money import Paid, Purse
-from agents.models.registry import resolve
+from agents.models.registry import LOCAL, resolve
 from agents.models.spec import parse_spec
 from agents.secrets import Scrubber
 from agents.settings import ROLES, Role, RunSettings
@@ -29,6 +29,7 @@ class Casting:
     purse: Purse
     scrubber: Scrubber
     _all: list[Lineup] = field(default_factory=list)
+    _rests: Rests = field(default_factory=Rests)
 
     def roles(self) -> dict[Role, Lineup]:
         """As the settings name them. Raises UnknownModel, and ModelError where a key is missing."""
@@ -36,7 +37,9 @@ class Casting:
 
     def lineup(self, specs: Sequence[str]) -> Lineup:
         """The models of these names, preferred first; a name that stands twice counts once."""
-        lineup = Lineup([self._candidate(spec) for spec in dict.fromkeys(specs)])
+        lineup = Lineup([self._candidate(spec) for spec in dict.fromkeys(specs)], self._rests)
+        for candidate in lineup.candidates:
+            self._rests.end(candidate)
         self._all.append(lineup)
         return lineup
 
@@ -49,7 +52,15 @@ class Casting:
         model = resolve(spec, self.settings.seed, connections=self.connections)
         counter = Corrected(COUNTER, bound_of(model.name))  # a reservation may be too large, never too small
         output = (self.connections or Connections()).output(parse_spec(spec).provider, facts.output)
-        return Candidate(Paid(model, facts.price, self.purse, counter, self.scrubber), output)
+        paid = Paid(model, facts.price, self.purse, counter, self.scrubber)
+        return Candidate(paid, output, endpoint=self._endpoint(spec))
+
+    def _endpoint(self, spec: str) -> str:
+        """Where the model is asked; empty for one that is asked nowhere."""
+        provider = parse_spec(spec).provider
+        if provider in LOCAL:
+            return ""
+        return (self.connections or Connections()).of(provider).base_url or provider
 
 
 def refuse_without_start(task: TaskSource, settings: RunSettings) -> None:

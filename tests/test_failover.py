@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import SecretStr
 from scripted_model import Line, ScriptedModel, calls, says
 from scripted_run import Stage, judge, proposal, reading, set_up
+from stub_executor import TASK
 
 from agents.control import Control
+from agents.drive import optimize
 from agents.models.base import Message, ModelError, ModelFault, Reply, Usage
-from agents.models.failover import REFITS, RESTS, Candidate, Lineup, Voice, learnt_window
+from agents.models.connections import Connection, Connections
+from agents.models.failover import REFITS, RESTS, Candidate, Lineup, Rests, Voice, learnt_window
 from agents.room import REPLY_SHARE
+from agents.settings import ROLES, Budgets, Models, RunSettings
 from tools.errors import WarpsmithError
 
 NO_WAIT = {"outage_seconds": 0.0, "failover_seconds": 0.0}
@@ -36,7 +42,7 @@ def lineup(*names: str, now: list[float] | None = None, windows: Sequence[int] =
     clock = now if now is not None else [0.0]
     sizes = [*windows, *[1000] * (len(names) - len(windows))]
     models = [ScriptedModel([], window=w, name=n) for n, w in zip(names, sizes, strict=True)]
-    return Lineup([Candidate(model) for model in models], lambda: clock[0])
+    return Lineup([Candidate(model) for model in models], Rests(lambda: clock[0]))
 
 
 @pytest.mark.parametrize("fault", ["transient", "refusal", "auth", "quota", "bad_request"])
@@ -247,19 +253,75 @@ async def test_an_unknown_model_is_refused_and_nothing_changes(stage: Stage) -> 
 def test_what_rests_comes_back_and_when_all_rest_all_are_tried() -> None:
     now = [0.0]
     models = lineup("a", "b", now=now)
-    models.rest(models.candidates[0], "transient")
+    models.rests.begin(models.candidates[0], "transient")
     assert models.name == "b"
     now[0] = RESTS["transient"]
     assert models.name == "a"
     for candidate in models.candidates:
-        models.rest(candidate, "auth")
+        models.rests.begin(candidate, "auth")
     assert [c.name for c in models.ready()] == ["a", "b"]
+
+
+def test_what_rests_does_so_for_all_roles_and_a_dead_server_for_all_its_models() -> None:
+    now = [0.0]
+    rests = Rests(lambda: now[0])
+
+    def of(*names: str) -> Lineup:
+        places = {"large": "http://gpu1/v1", "small": "http://gpu1/v1", "far": "http://far/v1", "local": ""}
+        return Lineup([Candidate(ScriptedModel([], name=n), endpoint=places[n]) for n in names], rests)
+
+    planner, coder, analyst = of("large", "small", "far"), of("small", "far"), of("local", "large")
+    rests.begin(planner.candidates[0], "transient", "503: overloaded")
+    assert [c.name for c in planner.ready()] == ["small", "far"], "the server answered, so its other model is asked"
+    assert [c.name for c in analyst.ready()] == ["local"], "what one role found out the other knows"
+    rests.begin(coder.candidates[0], "transient", "it can't be reached", unreachable=True)
+    assert [c.name for c in planner.ready()] == ["far"] == [c.name for c in coder.ready()]
+    assert planner.resting("small") == ("transient", "it can't be reached")
+    rests.begin(analyst.candidates[0], "transient", "out of memory", unreachable=True)
+    assert len(analyst.ready()) == 2 and analyst.resting("local") is not None, "no address, so it rests alone"
+    rests.end(planner.candidates[1])
+    assert [c.name for c in planner.ready()] == ["small", "far"], "a person wants it"
+    now[0] = RESTS["transient"]
+    assert len(planner.ready()) == 3
+
+
+async def test_a_dead_server_is_found_out_once_by_all_roles(tmp_path: Path, stage: Stage) -> None:
+    with socket.socket() as refused:
+        refused.bind(("127.0.0.1", 0))  # and nobody listens
+        url = f"http://127.0.0.1:{refused.getsockname()[1]}/v1"
+        stage.script([proposal("x"), proposal("y")], [], [reading("a1"), reading("a2")])
+        stage.add("second", [judge(64), says("Done."), judge(128), says("Done.")])
+        models = Models(
+            planner="openai-chat:large",
+            coder="openai-chat:small",
+            analyst="openai-chat:large@high",
+            fallback={
+                "planner": ("scripted:planner",),
+                "coder": ("scripted:second",),
+                "analyst": ("scripted:analyst",),
+            },
+        )
+        connection = Connection(wire="chat", base_url=url, key=SecretStr("k"))
+        outcome = await optimize(
+            TASK,
+            RunSettings(models=models, budgets=Budgets(iterations=2, near_limit=None, patience=None), **NO_WAIT),
+            stage.run,
+            stage.executor,
+            stage.events.append,
+            connections=Connections(
+                providers={"openai-chat": Connection(wire="chat", base_url=url, key=SecretStr("k"))}
+            ),
+        )
+    assert (outcome.reason, outcome.iterations, outcome.best) == ("iterations", 2, "a2")
+    (failed,) = stage.told("model_failed")
+    assert failed["fault"] == "transient" and "can't be reached" in failed["message"]
+    assert [e["why"] for e in stage.told("model_changed")] == ["transient"], "of the one turn that found it out"
 
 
 @pytest.mark.parametrize("why", ["refusal", "bad_request", "overflow", "format", "user"])
 def test_what_says_something_of_one_request_makes_no_model_rest(why: str) -> None:
     models = lineup("a", "b")
-    models.rest(models.candidates[0], why)  # type: ignore[arg-type]
+    models.rests.begin(models.candidates[0], why)  # type: ignore[arg-type]
     assert models.name == "a"
 
 
@@ -334,7 +396,7 @@ def test_a_model_that_a_turn_beside_this_one_put_to_rest_is_left_for_that_reason
     both = lineup("a", "b")
     here = Voice(both)
     here.heard("a", "native")
-    both.rest(both.candidates[0], "quota", "the account is empty")
+    both.rests.begin(both.candidates[0], "quota", "the account is empty")
     change = here.change_to(here.left()[0])
     assert change is not None and (change.before, change.after) == ("a", "b")
     assert (change.why, change.message) == ("quota", "the account is empty")

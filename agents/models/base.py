@@ -126,7 +126,7 @@ quota: the account's money or allowance is used up; bad_request: the provider do
 
 class ModelError(WarpsmithError):
     """One request came to nothing. `retry_after`: seconds that the provider asked to wait; `usage`: what it cost all
-    the same, where the provider said so."""
+    the same, where the provider said so; `unreachable`: nobody answered at its address."""
 
     def __init__(
         self,
@@ -136,11 +136,13 @@ class ModelError(WarpsmithError):
         *,
         retry_after: float | None = None,
         usage: Usage | None = None,
+        unreachable: bool = False,
     ) -> None:
         super().__init__(message, advice)
         self.fault: ModelFault = fault
         self.retry_after = retry_after
         self.usage = usage
+        self.unreachable = unreachable
 
 
 class ModelUnavailable(WarpsmithError):

@@ -38,10 +38,14 @@ def lost(error: BaseException, model: str) -> ModelError:
         return ModelError("transient", f"{model}: the stream holds something that is not what it should be ({name})")
     if "Timeout" in name:
         return ModelError(
-            "transient", f"{model}: nothing came in time ({name})", "Try again, or set a longer `timeout`."
+            "transient",
+            f"{model}: nothing came in time ({name})",
+            "Try again, or set a longer `timeout`.",
+            unreachable=name == "ConnectTimeout",
         )
     if name == "ConnectError":
-        return ModelError("transient", f"{model}: it can't be reached ({error})", "Check the base URL and the network.")
+        advice = "Check the base URL and the network."
+        return ModelError("transient", f"{model}: it can't be reached ({error})", advice, unreachable=True)
     return ModelError("transient", f"{model}: the connection broke ({name}: {str(error)[:200]})", "Try again.")
 
 

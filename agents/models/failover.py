@@ -2,7 +2,8 @@
 
 A refusal, a request that is not accepted and replies that can't be used say something about this turn; so the next
 turn begins with the preferred model again. An outage, an exhausted account and a wrong key say something about the
-model, which then rests for a while, also for the turns beside this one.
+model, which then rests for a while, for all turns of all roles. Where nobody answers at an address, all models that are
+asked there rest: a dead server is found out once.
 """
 
 from __future__ import annotations
@@ -51,9 +52,8 @@ class Candidate:
     output: int | None = None
     """The most tokens of one reply, where known."""
     learnt: int | None = None
-    rests_until: float = 0.0
-    rests_for: tuple[Why, str] | None = None
-    """Why it rests, or did last: the reason and what it said."""
+    endpoint: str = ""
+    """Where it is asked, which it may share with other models; empty: nowhere but here."""
 
     @property
     def name(self) -> str:
@@ -65,12 +65,49 @@ class Candidate:
         return min(self.model.window, self.learnt or self.model.window)
 
 
-class Lineup:
-    """All models of one role, preferred first. Shared by the role's turns."""
+@dataclass(frozen=True)
+class _Rest:
+    until: float
+    why: Why
+    message: str
 
-    def __init__(self, candidates: Sequence[Candidate], clock: Callable[[], float] = time.monotonic) -> None:
+
+class Rests:
+    """Which models are left alone for a while, and why. Shared by all roles of a run."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._models: dict[str, _Rest] = {}
+        self._endpoints: dict[str, _Rest] = {}
+
+    def begin(self, candidate: Candidate, why: Why, message: str = "", unreachable: bool = False) -> None:
+        """Leave a model alone, where the reason is the model's own; unreachable: all models at its address."""
+        if why not in RESTS:
+            return
+        rest = _Rest(self._clock() + RESTS[why], why, message)
+        if unreachable and candidate.endpoint:
+            self._endpoints[candidate.endpoint] = rest
+        else:
+            self._models[candidate.name] = rest
+
+    def end(self, candidate: Candidate) -> None:
+        """A person wants it to be asked."""
+        self._models.pop(candidate.name, None)
+        self._endpoints.pop(candidate.endpoint, None)
+
+    def of(self, candidate: Candidate) -> tuple[Why, str] | None:
+        """Why it is left alone now: the reason and what it said; None when it isn't."""
+        found = (self._models.get(candidate.name), self._endpoints.get(candidate.endpoint))
+        now = self._clock()
+        return next(((rest.why, rest.message) for rest in found if rest is not None and rest.until > now), None)
+
+
+class Lineup:
+    """All models of one role, preferred first. Shared by the role's turns; `rests` by all roles."""
+
+    def __init__(self, candidates: Sequence[Candidate], rests: Rests | None = None) -> None:
         self.candidates = list(candidates)
-        self.clock = clock
+        self.rests = rests or Rests()
 
     @property
     def name(self) -> str:
@@ -84,18 +121,11 @@ class Lineup:
 
     def ready(self) -> list[Candidate]:
         """Those that do not rest; all of them when none is ready."""
-        now = self.clock()
-        return [c for c in self.candidates if c.rests_until <= now] or self.candidates
-
-    def rest(self, candidate: Candidate, why: Why, message: str = "") -> None:
-        """Leave a model alone for a while, where the reason is the model's own."""
-        if why in RESTS:
-            candidate.rests_until, candidate.rests_for = self.clock() + RESTS[why], (why, message)
+        return [c for c in self.candidates if self.rests.of(c) is None] or self.candidates
 
     def resting(self, name: str) -> tuple[Why, str] | None:
         """Why the model of that name is left alone now; None when it isn't."""
-        now = self.clock()
-        return next((c.rests_for for c in self.candidates if c.name == name and c.rests_until > now), None)
+        return next((self.rests.of(c) for c in self.candidates if c.name == name), None)
 
     async def aclose(self) -> None:
         for candidate in self.candidates:
