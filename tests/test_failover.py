@@ -20,7 +20,7 @@ from agents.models.base import Message, ModelError, ModelFault, Reply, Usage
 from agents.models.connections import Connection, Connections
 from agents.models.failover import REFITS, RESTS, Candidate, Lineup, Rests, Voice, learnt_window
 from agents.room import REPLY_SHARE
-from agents.settings import ROLES, Budgets, Models, RunSettings
+from agents.settings import Budgets, Models, RunSettings
 from tools.errors import WarpsmithError
 
 NO_WAIT = {"outage_seconds": 0.0, "failover_seconds": 0.0}
@@ -308,9 +308,7 @@ async def test_a_dead_server_is_found_out_once_by_all_roles(tmp_path: Path, stag
             stage.run,
             stage.executor,
             stage.events.append,
-            connections=Connections(
-                providers={"openai-chat": Connection(wire="chat", base_url=url, key=SecretStr("k"))}
-            ),
+            connections=Connections(providers={"openai-chat": connection}),
         )
     assert (outcome.reason, outcome.iterations, outcome.best) == ("iterations", 2, "a2")
     (failed,) = stage.told("model_failed")
