@@ -20,6 +20,14 @@ QUICK = 0.1
 """The quantile of the round trips that counts as quick."""
 SHARE = 0.05
 """Fraction of a call by which the clocks may differ beyond what is forgiven."""
+ROW_SECONDS = 5e-3
+"""A row of calls is to take so long: then its round trip is as small a share of it."""
+MOST_IN_A_ROW = 200
+HELD_FACTOR, HELD_SECONDS = 1.1, 2e-6
+"""Of a call's own time, and added to it: the most of a call in a row that was queued before it began. Its caches are
+warmer than a single call's, and between two calls the device starts anew twice."""
+FREE_FACTOR, FREE_SECONDS = 2.5, 100e-6
+"""The same of a row that is launched while it runs. Launches take longer than what they launch where that is little."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,37 @@ class Clocks:
                 f"{(inner + self.gap) * 1e6:.1f} us, and they may differ by {self.slack * 1e6:.1f} us"
             )
         return None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Seconds a call in two rows of calls, by the judge's clock alone. They are what finds work that the worker's clock
+    did not see and that is too short to show in single calls: on another stream, by a falsified event, on the host
+    while the device was held."""
+
+    calls: int
+    held: float
+    """With all of them queued before the first began."""
+    free: float
+    """Launched as they ran."""
+
+    def disagreement(self, inner: float, slack: float) -> str | None:
+        """Why calls that take `inner` seconds by the worker's clock can't be these; `slack` is a whole row's."""
+        for words, seconds, most in (
+            ("", self.held, HELD_FACTOR * inner + HELD_SECONDS),
+            (", launching included", self.free, FREE_FACTOR * inner + FREE_SECONDS),
+        ):
+            if seconds > most + slack / self.calls:
+                return (
+                    f"the worker's clock reads {inner * 1e6:.1f} us a call, and {self.calls} calls in a row take "
+                    f"{seconds * 1e6:.1f} us each{words} by the judge's clock"
+                )
+        return None
+
+
+def calls_in_a_row(inner: float) -> int:
+    """How many calls of so many seconds make a row; 0 where a single one is as long."""
+    return min(int(ROW_SECONDS / inner), MOST_IN_A_ROW) if inner > 0 else MOST_IN_A_ROW
 
 
 def pooled(parts: Sequence[Clocks]) -> list[float]:

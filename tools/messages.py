@@ -9,7 +9,9 @@ import struct
 from enum import IntEnum
 
 REQUEST = struct.Struct("=QiI")
-"""Nonce, workload (-1 asks for an empty answer), and microseconds of delay before the kernel (on a GPU)."""
+"""Nonce, workload (-1 asks for an empty answer), and for a GPU the microseconds of delay before the kernel, with the
+number of calls in a row above CALLS_SHIFT (0: one call that is timed)."""
+CALLS_SHIFT = 20
 MESSAGE = struct.Struct("=QIiQiiii88s")
 MESSAGE_BYTES = MESSAGE.size
 
@@ -28,6 +30,8 @@ class Kind(IntEnum):
     NOT_CONFINED = 9
     DEVICE_FAULT = 10
     """A GPU reports an error; the text is its name."""
+    BROKEN = 11
+    """A torch kernel broke a rule or raised; the worker's report says which and where."""
 
 
 class Place(IntEnum):
