@@ -41,7 +41,8 @@ def audit(reference: Reference, seed: int) -> tuple[str, ...]:
         raise TaskError("degenerate", "No output has any element, so nothing has to be computed", "Return some.")
     inputs = reference.draw(0, seed)
     first, again = reference.baseline(0, inputs), reference.baseline(0, inputs)
-    if not compare(again, None, first, reference.source.policy).ok:
+    same = all(np.array_equal(again[name], value) for name, value in first.items())
+    if not same and not compare(again, None, first, reference.source.policy, brief=True).ok:
         raise TaskError(
             "degenerate", "The reference gives different results for the same inputs", "Make it repeatable."
         )
@@ -130,7 +131,8 @@ def _fakes(name: str, sample: _Sample) -> Iterator[tuple[str, Array]]:
 
 def _check(reference: Reference, sample: _Sample, outputs: Outputs) -> Check:
     with np.errstate(all="ignore"):
-        return compare(outputs, sample.oracle, sample.baseline, reference.source.policy, noise=sample.noise)
+        policy = reference.source.policy
+        return compare(outputs, sample.oracle, sample.baseline, policy, noise=sample.noise, brief=True)
 
 
 def _without_influence(reference: Reference, sample: _Sample, seed: int) -> Iterator[str]:

@@ -73,15 +73,27 @@ class Check:
         )
 
 
+def granted(dtype: np.dtype[Any], policy: Policy) -> float:
+    """Error allowed in any case in a floating output, as a fraction of its slice's scale."""
+    return max(FLOOR[DTYPES[dtype]], POLICY_FLOOR[policy])
+
+
 def compare(
-    actual: Arrays, expected64: Arrays | None, baseline: Arrays, policy: Policy, *, noise: Arrays | None = None
+    actual: Arrays,
+    expected64: Arrays | None,
+    baseline: Arrays,
+    policy: Policy,
+    *,
+    noise: Arrays | None = None,
+    brief: bool = False,
 ) -> Check:
     """Compare `actual` with the float64 oracle (`None`: with the baseline); all have equal names and shapes.
 
     Floats: error <= max(BASELINE_FACTOR x the baseline's own error, FLOOR x scale, NOISE_FACTOR x `noise`), each
     taken over a slice (whole rows of the last axes, 64 to 4096 elements), scale being the slice's root mean square or
     the element itself; NaN and infinities must stand where the oracle or the baseline has them. Integers and bool must
-    equal the baseline or the oracle. Reports the first output that is wrong.
+    equal the baseline or the oracle. Reports the first output that is wrong; where `brief`, it looks no further than
+    the first block with a wrong element, so that only `ok` and the element's own fields say something.
     """
     worst = 0.0
     for name, own in baseline.items():
@@ -94,6 +106,7 @@ def compare(
                 None if noise is None else noise[name],
             ),
             policy,
+            brief=brief,
         )
         if not check.ok:
             return check
@@ -113,7 +126,7 @@ class _Output:
     noise: NDArray[Any] | None
 
 
-def _compare_one(output: _Output, policy: Policy) -> Check:
+def _compare_one(output: _Output, policy: Policy, *, brief: bool) -> Check:
     actual, own = output.actual, output.own
     if actual.shape != own.shape or actual.dtype != own.dtype:
         raise ValueError(f"`{output.name}` is {actual.dtype}{actual.shape}, not {own.dtype}{own.shape}")
@@ -121,8 +134,8 @@ def _compare_one(output: _Output, policy: Policy) -> Check:
         return Check(ok=True, worst=0.0)
     if own.dtype not in FLOATS:
         return _exact(output)
-    slices = _Slices(own.shape)
-    floor = max(FLOOR[DTYPES[own.dtype]], POLICY_FLOOR[policy])
+    slices = Slices(own.shape)
+    floor = granted(own.dtype, policy)
     share = instruments().share_of_floor(actual, output.oracle, slices.length, floor, QUIET)
     if share is not None and share <= 1:  # within what is granted in any case: the baseline's error need not be known
         return Check(ok=True, worst=share)
@@ -143,13 +156,15 @@ def _compare_one(output: _Output, policy: Policy) -> Check:
         first = first or _failure(output, start + int(places[0]), error.flat[places[0]], tolerance.flat[places[0]])
         if highest > worst_share:
             worst_share, worst_at = highest, start + int(ratio.argmax()) // slices.length * slices.length
+        if brief:
+            break
     if first is None:
         return Check(ok=True, worst=worst)
     return replace(first, worst=worst, wrong=wrong_count, worst_slice=slices.describe(output, worst_at))
 
 
 def _judged(
-    output: _Output, slices: _Slices, start: int, floor: float, quiet: float
+    output: _Output, slices: Slices, start: int, floor: float, quiet: float
 ) -> tuple[Wide, Wide, NDArray[np.bool_]]:
     """Error, tolerance and verdict for the elements of a block of slices, one slice a row."""
     actual, oracle, own = (slices.block_of(a, start) for a in (output.actual, output.oracle, output.own))
@@ -195,7 +210,7 @@ def _rms_of_all(array: NDArray[Any]) -> float:
     return math.sqrt(total / flat.size) if math.isfinite(total) else 0.0
 
 
-class _Slices:
+class Slices:
     """How an output of some shape is cut: rows of its last axes, merged when short and cut when long."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -253,7 +268,7 @@ def _exact(output: _Output) -> Check:
     places = np.flatnonzero(wrong.reshape(-1))
     if not places.size:
         return Check(ok=True, worst=0.0)
-    slices = _Slices(own.shape)
+    slices = Slices(own.shape)
     counts = np.bincount(places // slices.length)
     start = int(counts.argmax()) * slices.length
     end = min(start + slices.length, own.size) - 1

@@ -17,6 +17,7 @@ from tools.errors import TaskError
 from tools.task import TaskSource, WorkloadSpec
 from tools.tasks.kernelbench import KernelBenchBackend
 from tools.tasks.numpy_file import NumpyBackend
+from tools.tasks.torch_reference import NearExpected, torch_place
 from tools.tasks.user_code import require_memory
 from tools.tasks.values import DTYPES, FLOATS, Array, Inputs, Outputs, Value, all_finite, nbytes
 
@@ -35,6 +36,9 @@ class Backend(Protocol):
     def run64(self, workload: int, inputs: Inputs) -> Outputs: ...
     def call(self, workload: int, inputs: Inputs) -> Callable[[], object]: ...
     def figure(self, name: str, inputs: Inputs) -> float | None: ...
+    def near(self, workload: int, inputs: Inputs) -> NearExpected | None: ...
+    def noise(self, workload: int, inputs: Inputs) -> Outputs | None: ...
+    def forget(self) -> None: ...
 
 
 class Reference:
@@ -99,6 +103,14 @@ class Reference:
         """
         return self._run64(workload, inputs) if self._has_oracle else None
 
+    def near(self, workload: int, inputs: Inputs) -> NearExpected | None:
+        """The baseline's and the oracle's values where a GPU computed them; None where there are none such."""
+        return self._backend.near(workload, inputs) if self._has_oracle else None
+
+    def forget(self) -> None:
+        """Give back device memory that no expected value needs any more."""
+        self._backend.forget()
+
     def noise(self, workload: int, inputs: Inputs, oracle: Outputs | None = None) -> Outputs | None:
         """How far the oracle's outputs move (float64, >= 0) when each floating input is perturbed by about one
         rounding of its own dtype: what no kernel can do better than.
@@ -106,6 +118,8 @@ class Reference:
         For `numerics.compare(noise=...)`: it keeps results of heavy cancellation from failing correct kernels. Costs
         one more oracle run, or two without `oracle`, its value at `inputs`.
         """
+        if self._has_oracle and (near := self._backend.noise(workload, inputs)) is not None:
+            return near
         exact = self.oracle(workload, inputs) if oracle is None else oracle
         if exact is None:
             return None
@@ -212,13 +226,25 @@ class Reference:
         return all(all_finite(output) for output in outputs)
 
 
-def load_reference(source: TaskSource) -> Reference:
-    """Execute the task's reference file and probe it on every workload.
+def load_reference(source: TaskSource, target: str = "cpu") -> Reference:
+    """Execute the task's reference file and probe it on every workload. PyTorch works on the GPU for the target `cuda`
+    where it has one and the reference runs there, else on the host.
 
     Raises TaskError: "not_python", "not_a_task", "raised" (with the user's own line), "not_finite", "shapes",
     "too_large" (estimated before allocating where possible), or "missing" when it needs torch and there is none.
     """
-    return Reference(source, NumpyBackend(source) if source.kind == "numpy" else KernelBenchBackend(source))
+    if source.kind == "numpy":
+        return Reference(source, NumpyBackend(source))
+    place = torch_place(target)
+    try:
+        return Reference(source, KernelBenchBackend(source, place))
+    except TaskError as error:
+        if not place.on_gpu:
+            raise
+        place.forget()
+        reference = Reference(source, KernelBenchBackend(source, torch_place("cpu")))
+        reference.notes += (f"the reference runs on the CPU, since on the GPU it fails: {error.message}",)
+        return reference
 
 
 def _described(inputs: Inputs) -> tuple[Tensor | Scalar, ...]:

@@ -1,4 +1,4 @@
-"""A KernelBench task: `Model`, `get_inputs`, `get_init_inputs`, as the file stands; needs torch, on the CPU.
+"""A KernelBench task: `Model`, `get_inputs`, `get_init_inputs`, as the file stands; needs torch.
 
 Inputs are the arguments of `forward`, then the model's parameters and buffers. Parameters are drawn anew for each
 seed around their initial values, and constant ones (all ones, all zeros) are spread, so that none can be ignored.
@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import random
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -22,9 +19,9 @@ import numpy as np
 
 from tools.errors import TaskError
 from tools.task import TaskSource
+from tools.tasks.torch_reference import NearExpected, Place, jittered, torch_place
 from tools.tasks.user_code import load_module, require_memory, user_call
 from tools.tasks.values import (
-    BFLOAT16,
     FLOATS,
     Array,
     Inputs,
@@ -38,11 +35,12 @@ from tools.tasks.values import (
 
 
 class KernelBenchBackend:
-    """One module and one model for each workload."""
+    """One module and one model for each workload, all at one place: on the host, or on a GPU."""
 
-    def __init__(self, source: TaskSource) -> None:
+    def __init__(self, source: TaskSource, place: Place | None = None) -> None:
         self._source = source
-        self._torch = _torch()
+        self.place = place or torch_place("cpu")
+        self._torch = self.place.torch
         self.notes: tuple[str, ...] = ()
         self._modules = [
             load_module(source.files, source.entry, {**workload.parameters, **source.overrides})
@@ -68,66 +66,113 @@ class KernelBenchBackend:
         inputs: Inputs = {}
         for item, value in zip(self._templates[workload], arguments, strict=True):
             if isinstance(item, str):
-                inputs[item] = _to_numpy(self._torch, value)
+                inputs[item] = self.place.array(value)
         rng = np.random.default_rng([seed, 1])
         for name, tensor in _state(self._models[workload]):
-            start = _to_numpy(self._torch, tensor)
+            start = self.place.array(tensor)
             vary = isinstance(tensor, self._torch.nn.Parameter) or name.endswith(("running_mean", "running_var"))
             inputs[self._state_names[name]] = _spread(name, start, rng) if vary and start.dtype in FLOATS else start
         return inputs
 
     def run(self, workload: int, inputs: Inputs) -> Outputs:
         """`forward` in the inputs' own dtypes."""
-        return self._outputs(inputs, self._bound(self._models[workload], workload, inputs))
+        return self._arrays(self._forwarded(workload, inputs, self._tensors(inputs)))
 
     def run64(self, workload: int, inputs: Inputs) -> Outputs:
         """`forward` with floating inputs, parameters and buffers in float64."""
-        wide = {name: widened(value) for name, value in inputs.items()}
-        return self._outputs(inputs, self._bound(self._models[workload], workload, wide))
+        return self._arrays(self._forwarded(workload, inputs, self._tensors(inputs, wide=True)))
 
     def call(self, workload: int, inputs: Inputs) -> Callable[[], object]:
         """`forward`, ready to be timed."""
-        return self._bound(self._models[workload], workload, inputs)
+        return self._bound(self._models[workload], workload, self._tensors(inputs))
 
     def figure(self, name: str, inputs: Inputs) -> float | None:  # noqa: ARG002 - the format has no such functions
         """None: the format says neither flops nor bytes."""
         return None
 
-    def _bound(self, model: Any, workload: int, inputs: Inputs) -> Callable[[], object]:
-        def tensor(value: Value) -> Any:
-            return _to_torch(self._torch, value) if isinstance(value, np.ndarray) else value
+    def near(self, workload: int, inputs: Inputs) -> NearExpected | None:
+        """The expected values on the GPU, where they were computed there."""
+        if not self.place.on_gpu:
+            return None
+        tensors = self._tensors(inputs)
+        wide = {name: _widened(self._torch, value) for name, value in tensors.items()}
+        own, oracle = (self._forwarded(workload, inputs, each) for each in (tensors, wide))
+        if not all(isinstance(value, self._torch.Tensor) for value in own.values()):
+            return None
+        return NearExpected(self.place, own, oracle)
 
-        arguments = [tensor(inputs[i]) if isinstance(i, str) else i.value for i in self._templates[workload]]
-        state = {name: tensor(inputs[known]) for name, known in self._state_names.items()}
-        return partial(_forward, self._torch, model, state, arguments)
+    def noise(self, workload: int, inputs: Inputs) -> Outputs | None:
+        """As `Reference.noise`, computed on the GPU; None where that has no part in it."""
+        if not self.place.on_gpu:
+            return None
+        exact = self._forwarded(workload, inputs, self._tensors(inputs, wide=True))
+        generator = self._torch.Generator(device=self.place.device).manual_seed(0)
+        moved_inputs = {name: jittered(self._torch, v, generator) for name, v in self._tensors(inputs).items()}
+        moved = self._forwarded(workload, inputs, moved_inputs)
+        return {
+            name: self.place.array((moved[name] - value).nan_to_num().abs())
+            if value.is_floating_point()
+            else np.zeros(tuple(value.shape), np.float64)
+            for name, value in exact.items()
+        }
 
-    def _outputs(self, inputs: Inputs, call: Callable[[], object]) -> Outputs:
+    def forget(self) -> None:
+        """Give back device memory that is no longer used."""
+        self.place.forget()
+
+    def prepared(self, workload: int, inputs: Inputs) -> tuple[Any, list[Any]]:
+        """A module of its own that holds the drawn parameters and buffers, and the arguments of a call."""
+        model = self._model(self._modules[workload], seed=1)
+        tensors = self._tensors(inputs)
+        for name, held in _state(model):
+            held.copy_(tensors[self._state_names[name]])
+        return model, self._call_arguments(workload, tensors)
+
+    def _tensors(self, inputs: Mapping[str, Value], *, wide: bool = False) -> dict[str, Any]:
+        return {name: self.place.tensor(value, wide=wide) for name, value in inputs.items()}
+
+    def _call_arguments(self, workload: int, tensors: Mapping[str, Any]) -> list[Any]:
+        return [tensors[item] if isinstance(item, str) else item.value for item in self._templates[workload]]
+
+    def _bound(self, model: Any, workload: int, tensors: Mapping[str, Any]) -> Callable[[], object]:
+        state = {name: tensors[known] for name, known in self._state_names.items()}
+        return partial(_forward, self.place, model, state, self._call_arguments(workload, tensors))
+
+    def _forwarded(self, workload: int, inputs: Inputs, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        return self._named(inputs, self._bound(self._models[workload], workload, tensors))
+
+    def _named(self, inputs: Inputs, call: Callable[[], object]) -> dict[str, Any]:
+        """What `forward` returned, by name, where it was computed."""
         with user_call(self._source.files, f"`Model.forward` of {self._source.entry} failed"):
             named = named_outputs(call(), frozenset(inputs))
+        return {usable_name(name): value for name, value in named.items()}
+
+    def _arrays(self, named: Mapping[str, Any]) -> Outputs:
+        where = "the output `{}` of `Model.forward`"
         return {
-            usable_name(name): as_array(_to_numpy(self._torch, value), f"the output `{name}` of `Model.forward`")
+            name: as_array(self.place.array(value, where.format(name)), where.format(name))
+            if not isinstance(value, self._torch.Tensor)
+            else self.place.array(value, where.format(name))
             for name, value in named.items()
         }
 
     def _arguments(self, module: ModuleType, seed: int) -> list[Any]:
-        with user_call(self._source.files, f"`get_inputs` of {self._source.entry} failed"), _seeded(self._torch, seed):
+        with user_call(self._source.files, f"`get_inputs` of {self._source.entry} failed"), self.place.seeded(seed):
             arguments = module.get_inputs()
         if not isinstance(arguments, list | tuple) or any(isinstance(a, list | tuple | dict) for a in arguments):
             raise TaskError("shapes", "`get_inputs` does not return a flat list of tensors and numbers", "Flatten it.")
         return list(arguments)
 
     def _model(self, module: ModuleType, seed: int) -> Any:
-        with (
-            user_call(self._source.files, f"`Model` of {self._source.entry} can't be made"),
-            _seeded(self._torch, seed),
-        ):
-            return _made(module).eval().requires_grad_(False)
+        with user_call(self._source.files, f"`Model` of {self._source.entry} can't be made"), self.place.seeded(seed):
+            return _made(module).eval().requires_grad_(False).to(self.place.device)
 
     def _refuse_hidden_state(self) -> None:
         """A model that draws something outside its parameters and buffers could not be matched by any kernel."""
         inputs = self.given(0, 0)
         first = self.run(0, inputs)
-        other = self._outputs(inputs, self._bound(self._model(self._modules[0], seed=2), 0, inputs))
+        other_model = self._model(self._modules[0], seed=2)
+        other = self._arrays(self._named(inputs, self._bound(other_model, 0, self._tensors(inputs))))
         if any(not np.allclose(widened(first[k]), widened(other[k]), 1e-3, 1e-5, equal_nan=True) for k in first):
             raise TaskError(
                 "not_a_task",
@@ -154,25 +199,21 @@ def _template(torch: Any, module: ModuleType, arguments: list[Any]) -> list[str 
     ]
 
 
-def _torch() -> Any:
-    try:
-        return importlib.import_module("torch")
-    except ImportError as error:
-        raise TaskError(
-            "missing",
-            "This is a KernelBench task and torch is not installed",
-            f"Install it: {sys.executable} -m pip install torch",
-        ) from error
-
-
 def _made(module: ModuleType) -> Any:
     arguments = module.get_init_inputs() if hasattr(module, "get_init_inputs") else []
     return module.Model(**arguments) if isinstance(arguments, dict) else module.Model(*arguments)
 
 
-def _forward(torch: Any, model: Any, state: dict[str, Any], arguments: list[Any]) -> object:
-    with torch.no_grad():
-        return torch.func.functional_call(model, state, tuple(arguments))
+def _forward(place: Place, model: Any, state: dict[str, Any], arguments: list[Any]) -> object:
+    with place.torch.no_grad(), place.entered():
+        return place.torch.func.functional_call(model, state, tuple(arguments))
+
+
+def _widened(torch: Any, value: Any) -> Any:
+    """A copy in float64 of floats, and of anything else a copy: `forward` may work in place."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.double() if value.is_floating_point() else value.clone()
 
 
 def _state(model: Any) -> Iterator[tuple[str, Any]]:
@@ -194,38 +235,6 @@ def _spread(name: str, start: Array, rng: np.random.Generator) -> Array:
     if name.endswith("running_var"):
         drawn = np.abs(drawn) + 0.1
     return as_array(np.asarray(drawn).astype(start.dtype), f"the parameter `{name}`")
-
-
-@contextmanager
-def _seeded(torch: Any, seed: int) -> Iterator[None]:
-    """Seed torch, NumPy's global generator and `random` within, and leave their states as they were."""
-    numpy_state, python_state = np.random.get_state(), random.getstate()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        np.random.seed(seed % 2**32)
-        random.seed(seed)
-        try:
-            yield
-        finally:
-            np.random.set_state(numpy_state)
-            random.setstate(python_state)
-
-
-def _to_numpy(torch: Any, value: Any) -> Any:
-    """A tensor as an array with memory of its own; anything else as it is."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    dense = value.detach().cpu().contiguous()
-    if dense.dtype == torch.bfloat16:
-        return dense.view(torch.int16).numpy().view(BFLOAT16).copy()
-    return as_array(dense.numpy(), "a tensor")
-
-
-def _to_torch(torch: Any, array: Array) -> Any:
-    """A tensor with memory of its own: `forward` may work in place."""
-    if array.dtype == BFLOAT16:
-        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
-    return torch.from_numpy(array.copy())
 
 
 def _require_room(torch: Any, module: ModuleType, entry: str) -> None:

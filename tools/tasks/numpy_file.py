@@ -53,6 +53,15 @@ class NumpyBackend:
         """`reference`, ready to be timed."""
         return partial(self._module.reference, **{name: self._lent(name, value) for name, value in inputs.items()})
 
+    def near(self, workload: int, inputs: Inputs) -> None:
+        """None: NumPy computes on the host."""
+
+    def noise(self, workload: int, inputs: Inputs) -> None:
+        """None: NumPy computes on the host."""
+
+    def forget(self) -> None:
+        """Nothing is held elsewhere."""
+
     def figure(self, name: str, inputs: Inputs) -> float | None:
         """The task's own `flops` or `bytes_moved` for these inputs, where it has that function."""
         if not hasattr(self._module, name):
