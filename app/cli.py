@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from app import cli_batch, cli_lessons, cli_models, cli_resume, export, logs
+from app import cli_batch, cli_lessons, cli_models, cli_pages, cli_resume, export, logs
 from app.exits import EXIT_CODES, guarded
 from app.options import (
     Analyst,
@@ -256,15 +256,6 @@ def list_all(runs: RunsRoot = RUNS, as_json: AsJson = False, debug: Debug = Fals
         sys.exit(show_runs(runs, as_json))
 
 
-@app.command(epilog=EXIT_CODES)
-def report(run: RunName, runs: RunsRoot = RUNS, as_json: AsJson = False, debug: Debug = False) -> None:
-    """Write a run's HTML report again and print its path."""
-    with guarded(debug, as_json):
-        from app.show import report_run
-
-        sys.exit(report_run(run, runs, as_json))
-
-
 @app.command(
     epilog="Exit codes: 0 every job was answered, 1 some only with an error, 2 the answers could not be written."
 )
@@ -290,6 +281,7 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
 
 app.add_typer(cli_resume.app)
 app.add_typer(cli_batch.app)
+app.add_typer(cli_pages.app)
 app.add_typer(cli_models.app, name="models")
 app.add_typer(export.app)
 app.add_typer(cli_lessons.app, name="lessons")

@@ -6,16 +6,19 @@ Colours come from the page's stylesheet. Not covered: interaction beyond a toolt
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
+from app.plain import one_line
 from app.quantities import amount, duration, short
 
 WIDTH, HEIGHT = 760, 340
 LEFT, RIGHT, TOP, BOTTOM = 66, 132, 24, 56
 Mark = Literal["kept", "other", "rejected"]
+_CROWD = 80
+"""Attempts from which marks are drawn smaller."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +79,14 @@ def progress(points: Sequence[Point], levels: Sequence[Level]) -> str:
     y = _vertical(min(values), max(values), log)
     x = Scale(-0.5, max(len(points) - 0.5, 0.5), LEFT, WIDTH - RIGHT, log=False)
     lane = HEIGHT - BOTTOM + 8
-    parts = [_grid_y(y, [(t, short(t, "s")) for t in y.ticks()]), _attempt_axis(x, points)]
+    parts = [grid_y(y, [(t, short(t, "s")) for t in y.ticks()]), _attempt_axis(x, points)]
     parts += _levels(levels, y)
     parts += [_best_line(points, x, y)]
     for index, point in enumerate(points):
-        parts.append(_mark(point, x(index), y(point.seconds) if point.seconds is not None else lane))
+        at = y(point.seconds) if point.seconds is not None else lane
+        parts.append(_mark(point, x(index), at, 1.0 if len(points) <= _CROWD else 0.7))
     text = f"time of one call by attempt{', logarithmic scale' if log else ''}"
-    return _svg(parts, text, f"Progress: {text}; {len(points)} attempts")
+    return svg(parts, text, f"Progress: {text}; {len(points)} attempts")
 
 
 def roofline(spots: Sequence[Spot], bandwidth: float, peak: float | None) -> str:
@@ -97,35 +101,41 @@ def roofline(spots: Sequence[Spot], bandwidth: float, peak: float | None) -> str
     y = _vertical(min(spot.rate for spot in usable), top, log=True)
     ticks = [(t, f"{t:g}") for t in x.ticks()]
     parts = [
-        _grid_y(y, [(t, short(t, "")) for t in y.ticks()]),
-        _grid_x(x, ticks, "floating-point operations per byte moved"),
+        grid_y(y, [(t, short(t, "")) for t in y.ticks()]),
+        grid_x(x, ticks, "floating-point operations per byte moved"),
     ]
     parts.append(_roof(x, y, bandwidth, peak))
     parts += _spots(usable, x, y)
-    return _svg(
+    return svg(
         parts, "floating-point operations per second", "Roofline: measured rates under the measured bandwidth and peak"
     )
 
 
-def bars(values: Sequence[tuple[str, float, str]], y_label: str, x_label: str) -> str:
-    """One bar for each (name, height, tooltip), heights from zero in US dollars; empty when all are zero."""
+def bars(
+    values: Sequence[tuple[str, float, str]],
+    y_label: str,
+    x_label: str,
+    tell: Callable[[float], str] = lambda height: f"${height:.3g}",
+) -> str:
+    """One bar for each (name, height, tooltip), heights from zero; `tell` says a height, US dollars otherwise. Empty
+    when all are zero."""
     highest = max((height for _, height, _ in values), default=0.0)
     if highest <= 0:
         return ""
     y = Scale(0.0, highest * 1.1, HEIGHT - BOTTOM, TOP, log=False)
     x = Scale(-0.5, max(len(values) - 0.5, 0.5), LEFT, WIDTH - RIGHT, log=False)
     width = max(1.0, min(40.0, 0.8 * (WIDTH - RIGHT - LEFT) / len(values)))
-    parts = [_grid_y(y, [(tick, f"${tick:.3g}") for tick in y.ticks()])]
+    parts = [grid_y(y, [(tick, tell(tick)) for tick in y.ticks()])]
     step = max(1, -(-len(values) // 20))
     for index, (name, height, tip) in enumerate(values):
         left, top = round(x(index) - width / 2, 1), y(height)
         parts.append(
             f'<rect class="bar" x="{left}" y="{top}" width="{width:.1f}" height="{HEIGHT - BOTTOM - top:.1f}">'
-            f"<title>{escape(tip)}</title></rect>"
+            f"<title>{quoted(tip)}</title></rect>"
         )
         if index % step == 0:
-            parts.append(_tick(x(index), HEIGHT - BOTTOM + 18, name, "middle"))
-    return _svg([*parts, _x_label(x_label)], y_label, f"{y_label} by {x_label}")
+            parts.append(label(x(index), HEIGHT - BOTTOM + 18, name, "middle"))
+    return svg([*parts, x_axis(x_label)], y_label, f"{y_label} by {x_label}")
 
 
 def _vertical(low: float, high: float, log: bool) -> Scale:
@@ -135,44 +145,48 @@ def _vertical(low: float, high: float, log: bool) -> Scale:
     return Scale(max(0.0, low - pad), high + pad, HEIGHT - BOTTOM, TOP, log=False)
 
 
-def _svg(parts: Sequence[str], y_label: str, title: str) -> str:
+def svg(parts: Sequence[str], y_label: str, title: str, height: int = HEIGHT) -> str:
+    """The whole picture; `title` is what it is called where it can't be seen."""
     body = "\n".join(part for part in parts if part)
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">\n'
-        f"<title>{escape(title)}</title>\n{body}\n"
-        f'<text class="axis" x="{LEFT}" y="{TOP - 10}">{escape(y_label)}</text>\n</svg>'
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{quoted(title)}">\n'
+        f"<title>{quoted(title)}</title>\n{body}\n"
+        f'<text class="axis" x="{LEFT}" y="{TOP - 10}">{quoted(y_label)}</text>\n</svg>'
     )
 
 
-def _grid_y(y: Scale, ticks: Sequence[tuple[float, str]]) -> str:
+def grid_y(y: Scale, ticks: Sequence[tuple[float, str]]) -> str:
+    """Horizontal lines with their labels to the left."""
     lines = []
     for value, text in ticks:
         at = y(value)
         lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}"/>')
-        lines.append(_tick(LEFT - 8, at + 4, text, "end"))
+        lines.append(label(LEFT - 8, at + 4, text, "end"))
     return "\n".join(lines)
 
 
-def _grid_x(x: Scale, ticks: Sequence[tuple[float, str]], label: str) -> str:
+def grid_x(x: Scale, ticks: Sequence[tuple[float, str]], name: str) -> str:
+    """Vertical lines with their labels below, and what is along the axis."""
     lines = []
     for value, text in ticks:
         lines.append(f'<line class="grid" x1="{x(value)}" x2="{x(value)}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
-        lines.append(_tick(x(value), HEIGHT - BOTTOM + 18, text.strip(), "middle"))
-    lines.append(_x_label(label))
+        lines.append(label(x(value), HEIGHT - BOTTOM + 18, text.strip(), "middle"))
+    lines.append(x_axis(name))
     return "\n".join(lines)
 
 
-def _x_label(label: str) -> str:
+def x_axis(name: str) -> str:
+    """What is along the horizontal axis, below it."""
     middle = (LEFT + WIDTH - RIGHT) / 2
-    return f'<text class="axis" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{escape(label)}</text>'
+    return f'<text class="axis" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{quoted(name)}</text>'
 
 
 def _attempt_axis(x: Scale, points: Sequence[Point]) -> str:
     step = max(1, -(-len(points) // 10))
-    lines = [_tick(x(i), HEIGHT - BOTTOM + 28, points[i].attempt, "middle") for i in range(0, len(points), step)]
+    lines = [label(x(i), HEIGHT - BOTTOM + 28, points[i].attempt, "middle") for i in range(0, len(points), step)]
     if any(point.mark == "rejected" for point in points):
-        lines.append(_tick(WIDTH - RIGHT + 8, HEIGHT - BOTTOM + 12, "rejected"))
-    return "\n".join([*lines, _x_label("attempt")])
+        lines.append(label(WIDTH - RIGHT + 8, HEIGHT - BOTTOM + 12, "rejected"))
+    return "\n".join([*lines, x_axis("attempt")])
 
 
 def _levels(levels: Sequence[Level], y: Scale) -> list[str]:
@@ -185,8 +199,8 @@ def _levels(levels: Sequence[Level], y: Scale) -> list[str]:
         last = text_at
         parts.append(
             f'<line class="level {level.style}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}"/>'
-            + _tick(WIDTH - RIGHT + 8, text_at, level.name, style=level.style)
-            + _tick(WIDTH - RIGHT + 8, text_at + 14, duration(level.seconds), style=level.style)
+            + label(WIDTH - RIGHT + 8, text_at, level.name, style=level.style)
+            + label(WIDTH - RIGHT + 8, text_at + 14, duration(level.seconds), style=level.style)
         )
     return parts
 
@@ -201,11 +215,13 @@ def _best_line(points: Sequence[Point], x: Scale, y: Scale) -> str:
     return f'<path class="best-line" d="{path}H{x(len(points) - 0.5)}"/>'
 
 
-def _mark(point: Point, x: float, y: float) -> str:
-    tip = f"<title>{escape(point.label)}</title>"
+def _mark(point: Point, x: float, y: float, size: float) -> str:
+    tip = f"<title>{quoted(point.label)}</title>"
     if point.seconds is None:
-        return f'<g class="mark rejected"><path d="M{x - 4} {y - 4}l8 8m0 -8l-8 8"/>{tip}</g>'
-    radius = 5 if point.mark == "kept" else 3.5
+        arm = round(4 * size, 1)
+        cross = f"M{round(x - arm, 1)} {y - arm}l{2 * arm} {2 * arm}m0 {-2 * arm}l{-2 * arm} {2 * arm}"
+        return f'<g class="mark rejected"><path d="{cross}"/>{tip}</g>'
+    radius = round((5 if point.mark == "kept" else 3.5) * size, 2)
     return f'<circle class="mark {point.mark}" cx="{x}" cy="{y}" r="{radius}">{tip}</circle>'
 
 
@@ -214,11 +230,11 @@ def _roof(x: Scale, y: Scale, bandwidth: float, peak: float | None) -> str:
     start = max(x.low, y.low / bandwidth)
     path = f"M{x(start)} {y(start * bandwidth)}L{x(right)} {y(min(right * bandwidth, y.high))}"
     middle = math.sqrt(start * right)
-    labels = _tick(x(middle) - 12, y(min(middle * bandwidth, y.high)) - 8, amount(bandwidth, "B/s"), "end")
+    labels = label(x(middle) - 12, y(min(middle * bandwidth, y.high)) - 8, amount(bandwidth, "B/s"), "end")
     if peak is not None:
         path += f"H{WIDTH - RIGHT}"
-        labels += _tick(WIDTH - RIGHT + 8, y(peak) + 4, "peak")
-        labels += _tick(WIDTH - RIGHT + 8, y(peak) + 18, amount(peak, "FLOP/s"))
+        labels += label(WIDTH - RIGHT + 8, y(peak) + 4, "peak")
+        labels += label(WIDTH - RIGHT + 8, y(peak) + 18, amount(peak, "FLOP/s"))
     return f'<path class="roof" d="{path}"/>{labels}'
 
 
@@ -232,17 +248,23 @@ def _spots(spots: Sequence[Spot], x: Scale, y: Scale) -> list[str]:
         while any(abs(px - tx) < 150 and abs(text_at - ty) < 15 for tx, ty in taken):
             text_at += 3
         taken.append((px, text_at))
-        label = f"{spot.name}: {amount(spot.rate, 'FLOP/s')}"
+        tip = f"{spot.name}: {amount(spot.rate, 'FLOP/s')}"
         parts.append(
-            f'<circle class="spot {spot.style}" cx="{px}" cy="{py}" r="5"><title>{escape(label)}</title></circle>'
-            + _tick(px + 10, text_at, spot.name)
+            f'<circle class="spot {spot.style}" cx="{px}" cy="{py}" r="5"><title>{quoted(tip)}</title></circle>'
+            + label(px + 10, text_at, spot.name)
         )
     return parts
 
 
-def _tick(x: float, y: float, text: str, anchor: str = "start", style: str = "") -> str:
+def label(x: float, y: float, text: str, anchor: str = "start", style: str = "") -> str:
+    """A text in the picture."""
     kind = f"tick {style}".strip()
-    return f'<text class="{kind}" x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>'
+    return f'<text class="{kind}" x="{x}" y="{y}" text-anchor="{anchor}">{quoted(text)}</text>'
+
+
+def quoted(text: str) -> str:
+    """Text that others may have written, as it can stand in a picture or an attribute of it."""
+    return escape(one_line(text))
 
 
 def _linear_ticks(low: float, high: float) -> list[float]:

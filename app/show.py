@@ -13,7 +13,8 @@ from app.exits import DONE
 from app.inputs import find_run
 from app.judging import print_profile
 from app.quantities import duration, percent, times
-from app.report import REPORT_NAME, baseline_name, setting_changes, source_diff, write_report
+from app.report import REPORT_NAME, baseline_name, write_report
+from app.report_path import setting_changes, source_diff
 from app.summary import read_verdict, summarize
 from app.terminal import console_for, plain_table, print_attempts, print_summary, print_verdict
 from memory.files import RunFolderError

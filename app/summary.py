@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -103,6 +104,15 @@ def task_name(run: RunFolder) -> str:
     task = run.config().get("task")
     name = task.get("name") if isinstance(task, dict) else None
     return str(name or run.id)
+
+
+def refuted(run: RunFolder, attempts: Iterable[Attempt]) -> frozenset[str]:
+    """Attempts that were the best once, until a fresh measurement did not confirm it."""
+    return frozenset(
+        attempt.id
+        for attempt in attempts
+        if attempt.outcome == "kept" and (run.final(attempt.id) or {}).get("confirmed") is False
+    )
 
 
 def summarize(run: RunFolder) -> Summary:

@@ -15,7 +15,9 @@ from rich.console import Console
 
 from app import plots, quantities
 from app.judging import by_reason
-from app.report import check_command, command, render, setting_changes, source_diff, write_report
+from app.report import render, write_report
+from app.report_commands import check_command, command
+from app.report_path import setting_changes, source_diff
 from app.summary import summarize
 from app.terminal import print_summary
 from memory.files import RunFolderError
@@ -59,13 +61,14 @@ def test_report_holds_result_attempts_judging_hardware_and_command(tmp_path: Pat
     ):
         assert expected in page.words
     assert "warpsmith optimize 'examples/soft max' --iterations 24" in page.words
-    assert page.tags.count("svg") == 2
+    assert page.tags.count("svg") == 3
 
 
 def test_report_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
     page = Page(render(make_run(tmp_path)))
     assert not {"script", "link", "iframe", "object", "embed", "img"} & set(page.tags)
-    assert not [name for name, _ in page.attributes if name.startswith("on") or name in ("src", "href", "xlink:href")]
+    assert not [name for name, _ in page.attributes if name.startswith("on") or name in ("src", "xlink:href", "style")]
+    assert all(value is not None and value.startswith("#") for name, value in page.attributes if name == "href")
     style = re.search(r"<style>(.*?)</style>", render(make_run(tmp_path)), re.DOTALL)
     assert style and "url(" not in style[1] and "@import" not in style[1]
 
@@ -256,7 +259,7 @@ def test_models_and_money_add_up_by_role_model_and_iteration(tmp_path: Path) -> 
         "I will not",
     ):
         assert expected in page.words
-    assert "it wrote where a call was wanted" in page.words and page.tags.count("rect") == 2
+    assert "it wrote where a call was wanted" in page.words and "US dollars by iteration" in render(run)
 
 
 def test_a_run_that_asked_nobody_has_no_money_section(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+"""`warpsmith report` and `warpsmith serve`: runs as pages, in a file and in a browser."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.exits import EXIT_CODES, guarded
+
+app = typer.Typer()
+RunsRoot = Annotated[
+    Path, typer.Option("--runs", metavar="DIR", help="Where run folders are.", envvar="WARPSMITH_RUNS")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+RUNS = Path("runs")
+
+
+@app.command(epilog=EXIT_CODES)
+def report(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="A run folder, its name, part of its name, or `latest`."),
+    ],
+    *,
+    compare: Annotated[bool, typer.Option("--compare", help="Put several runs side by side on one page.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the comparison goes [compare.html where the runs are].")
+    ] = None,
+    runs: RunsRoot = RUNS,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Write a run's HTML report again and print its path; with --compare, that of several runs side by side.
+
+    For instance: warpsmith report --compare softmax-1 softmax-2 --out models.html
+    """
+    with guarded(debug, as_json):
+        if compare:
+            from app.compare_report import compare_runs
+
+            sys.exit(compare_runs(names, runs, out, as_json))
+        from app.show import report_run
+        from tools.errors import WarpsmithError
+
+        if len(names) > 1 or out is not None:
+            raise WarpsmithError(
+                "a report is of one run, and lies in its folder", "Give --compare to put several side by side."
+            )
+        sys.exit(report_run(names[0], runs, as_json))

@@ -1,0 +1,70 @@
+"""How the best of several runs grew: one step line a run, by attempt or by time at work.
+
+A line is told from the others by its letter at its end, by its colour and by its dashes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from app.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, grid_x, grid_y, label, quoted, svg
+
+STYLES = 6
+"""Colours with their dashes; then they begin anew."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run's best so far: (x, ratio to the baseline) in the order of x; `end` is where its line ends."""
+
+    letter: str
+    name: str
+    points: tuple[tuple[float, float], ...]
+    end: float
+
+
+def curves(lines: Sequence[Curve], axis: str, tell: Callable[[float], str]) -> str:
+    """The picture; `tell` says a value along the horizontal axis. Empty when no run has a point."""
+    drawn = [(place, line) for place, line in enumerate(lines) if line.points]
+    if not drawn:
+        return ""
+    ratios = [ratio for _, line in drawn for _, ratio in line.points]
+    furthest = max(max(line.end, line.points[-1][0]) for _, line in drawn)
+    x = Scale(0.0, furthest or 1.0, LEFT, WIDTH - RIGHT, log=False)
+    y = _vertical(min([*ratios, 1.0]), max([*ratios, 1.0]))
+    parts = [grid_y(y, [(tick, f"{tick:g}x") for tick in y.ticks()])]
+    parts.append(grid_x(x, [(tick, tell(tick)) for tick in x.ticks()], axis))
+    at = y(1.0)
+    parts.append(f'<line class="level one" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}"/>')
+    parts += _lines(drawn, x, y)
+    told = "; ".join(f"{line.letter} {line.points[-1][1]:.2f}x" for _, line in drawn)
+    return svg(parts, "best so far against the baseline", f"Best so far against the baseline, by {axis}: {told}")
+
+
+def _lines(drawn: Sequence[tuple[int, Curve]], x: Scale, y: Scale) -> list[str]:
+    parts: list[str] = []
+    last = -math.inf
+    for place, line in sorted(drawn, key=lambda pair: -pair[1].points[-1][1]):
+        first, ratio = line.points[0]
+        path = f"M{x(first)} {y(ratio)}"
+        for along, ratio in line.points[1:]:
+            path += f"H{x(along)}V{y(ratio)}"
+        end, height = x(max(line.end, line.points[-1][0])), y(ratio)
+        text_at = max(height + 4, last + 15)
+        last = text_at
+        tip = quoted(f"{line.letter}: {line.name}, {line.points[-1][1]:.2f}x in the end")
+        parts.append(
+            f'<g><title>{tip}</title><path class="line c{place % STYLES}" d="{path}H{end}"/>'
+            f'<circle class="end c{place % STYLES}" cx="{end}" cy="{height}" r="4"/>'
+            f"{label(WIDTH - RIGHT + 10, text_at, f'{line.letter}  {line.points[-1][1]:.2f}x', style='name')}</g>"
+        )
+    return parts
+
+
+def _vertical(low: float, high: float) -> Scale:
+    if high > 4 * low:
+        return Scale(low / 1.2, high * 1.2, HEIGHT - BOTTOM, TOP, log=True)
+    pad = (high - low) * 0.12 or 0.1
+    return Scale(max(0.0, low - pad), high + pad, HEIGHT - BOTTOM, TOP, log=False)

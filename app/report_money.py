@@ -1,0 +1,46 @@
+"""What models did and what that cost, as a report shows it."""
+
+from __future__ import annotations
+
+from app import quantities
+from app.plots import bars
+from app.spending import Round, spending_of
+from memory.runs import RunFolder
+
+
+def spending_fields(run: RunFolder) -> dict[str, object]:
+    """What the template shows of it."""
+    spending = spending_of(run)
+    several = len(spending.rows) > 1
+    return {
+        "spending": spending,
+        "spending_rows": [*spending.rows, *([spending.total] if several else [])],
+        "corrections": quantities.tally(spending.corrections),
+        "budget_words": budget_words(run),
+        "money": bars(
+            [(str(r.iteration), r.dollars, f"iteration {r.iteration}: {_round_words(r)}") for r in spending.rounds],
+            "US dollars",
+            "iteration",
+        ),
+        "token_bars": bars(
+            [(str(r.iteration), r.tokens, f"iteration {r.iteration}: {_round_words(r)}") for r in spending.rounds],
+            "tokens, in and out",
+            "iteration",
+            lambda height: quantities.tokens(round(height)),
+        ),
+    }
+
+
+def _round_words(spent: Round) -> str:
+    return f"{quantities.cost(spent.dollars, spent.unpriced_tokens)}, {quantities.tokens(spent.tokens)} tokens"
+
+
+def budget_words(run: RunFolder) -> str:
+    """The run's limits of money and tokens as a sentence; empty when it has none."""
+    settings = run.config().get("settings")
+    budgets = settings.get("budgets") if isinstance(settings, dict) else None
+    found = budgets if isinstance(budgets, dict) else {}
+    dollars, most = found.get("dollars"), found.get("tokens")
+    parts = [quantities.money(dollars)] if isinstance(dollars, int | float) else []
+    parts += [f"{quantities.count(most)} tokens"] if isinstance(most, int) else []
+    return f"The budget was {' and '.join(parts)}." if parts else ""

@@ -1,0 +1,196 @@
+"""How a run got to its best kernel: the attempts from the start to it, what each was meant to do, and what it did."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agents.reflection import Score, score
+from app.summary import read_verdict
+from memory.files import RunFolderError
+from memory.runs import Attempt, RunFolder
+from tools.errors import KernelError
+from tools.records import Accepted, Comparison, Kernel
+from tools.tunables import parse_tunables
+
+STEPS_CHARACTERS = 400_000
+"""Of the diffs of all steps together, so that a long run's report stays small."""
+LEAST_CHARACTERS = 4_000
+"""Of one step's diff."""
+
+
+class DiffLine(BaseModel):
+    """A line of a unified diff and how to colour it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["added", "removed", "place", "same"]
+    text: str
+
+
+class Diff(BaseModel):
+    """A diff, cut off where it is too long."""
+
+    model_config = ConfigDict(frozen=True)
+
+    lines: tuple[DiffLine, ...]
+    left_out: int = 0
+    """Lines that are not here."""
+
+    @property
+    def added(self) -> int:
+        return sum(line.kind == "added" for line in self.lines)
+
+    @property
+    def removed(self) -> int:
+        return sum(line.kind == "removed" for line in self.lines)
+
+
+class Step(BaseModel):
+    """One attempt on the way. Times are seconds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    attempt: Attempt
+    parent: str
+    score: Score | None
+    """What its hypothesis came to; None where that was not scored."""
+    over_parent: float | None
+    """The parent's time / its time, from their own verdicts."""
+    over_start: float | None
+    raced: Comparison | None
+    """The judge's race against the best by then."""
+    settings: tuple[str, ...]
+    """How the build settings differ from the parent's, one phrase each."""
+    diff: Diff
+    diagnosis: str
+    """The analyst's reading of it, empty where there is none."""
+
+
+def scores_of(run: RunFolder, attempts: Sequence[Attempt]) -> dict[str, Score]:
+    """What the hypothesis of each attempt came to: as it was written down once its iteration was over, else worked out
+    from what was measured since."""
+    written, known = run.scores(), {attempt.id: attempt for attempt in attempts}
+    found: dict[str, Score] = {}
+    for attempt in attempts:
+        if attempt.hypothesis is None:
+            continue
+        try:
+            found[attempt.id] = Score.model_validate(written[attempt.id])
+        except (KeyError, ValidationError):
+            parent = known.get(attempt.parent or "")
+            of_parent = run.profile(parent.id) if parent is not None else None
+            found[attempt.id] = score(attempt, parent, run.profile(attempt.id), of_parent)
+    return found
+
+
+def way_to(best: str | None, attempts: Sequence[Attempt]) -> list[Attempt]:
+    """The attempts from the first to `best`, parent by parent; empty without a best."""
+    known = {attempt.id: attempt for attempt in attempts}
+    way: list[Attempt] = []
+    at = known.get(best or "")
+    while at is not None and at not in way:
+        way.append(at)
+        at = known.get(at.parent or "")
+    return way[::-1]
+
+
+def steps(run: RunFolder, way: Sequence[Attempt], scores: Mapping[str, Score]) -> list[Step]:
+    """The changes on the way, first to last."""
+    room = max(LEAST_CHARACTERS, STEPS_CHARACTERS // max(1, len(way)))
+    start = way[0].seconds if way else None
+    found = []
+    for parent, attempt in itertools.pairwise(way):
+        found.append(
+            Step(
+                attempt=attempt,
+                parent=parent.id,
+                score=scores.get(attempt.id),
+                over_parent=_ratio(parent.seconds, attempt.seconds),
+                over_start=_ratio(start, attempt.seconds),
+                raced=_race(run, attempt),
+                settings=tuple(setting_changes(parent, attempt)),
+                diff=shortened(source_diff(parent, attempt, (parent.id, attempt.id)), room),
+                diagnosis=diagnosis_of(run, attempt.id),
+            )
+        )
+    return found
+
+
+def setting_changes(start: Attempt | None, winner: Attempt | None) -> list[str]:
+    """How the winner's build settings differ from the start's, one phrase each."""
+    if start is None or winner is None:
+        return []
+    before, after = Kernel.model_validate(start.kernel), Kernel.model_validate(winner.kernel)
+    old, new = _tunables(before), _tunables(after)
+    changes = [
+        f"{name}: {old.get(name, 'unset')} → {new.get(name, 'unset')}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
+    if before.flags != after.flags:
+        changes.append(f"flags: {' '.join(before.flags) or 'default'} → {' '.join(after.flags) or 'default'}")
+    return changes
+
+
+def source_diff(
+    start: Attempt | None, winner: Attempt | None, names: tuple[str, str] = ("start", "best")
+) -> list[DiffLine]:
+    """Unified diff of all files, start against winner, under these `names`."""
+    if start is None or winner is None:
+        return []
+    before, after = Kernel.model_validate(start.kernel).files, Kernel.model_validate(winner.kernel).files
+    lines: list[DiffLine] = []
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name, "").splitlines(), after.get(name, "").splitlines()
+        for text in difflib.unified_diff(old, new, f"{names[0]}/{name}", f"{names[1]}/{name}", lineterm=""):
+            lines.append(DiffLine(kind=_diff_kind(text), text=text))
+    return lines
+
+
+def shortened(lines: Sequence[DiffLine], characters: int) -> Diff:
+    """As many whole lines as fit."""
+    used = 0
+    for place, line in enumerate(lines):
+        used += len(line.text) + 40  # what a line costs as HTML
+        if used > characters:
+            return Diff(lines=tuple(lines[:place]), left_out=len(lines) - place)
+    return Diff(lines=tuple(lines))
+
+
+def diagnosis_of(run: RunFolder, attempt: str) -> str:
+    """What the analyst said of it; empty where it said nothing, or where that can't be read."""
+    try:
+        told = run.diagnosis(attempt) or {}
+    except RunFolderError:
+        return ""
+    summary = told.get("summary")
+    return summary if isinstance(summary, str) else ""
+
+
+def _race(run: RunFolder, attempt: Attempt) -> Comparison | None:
+    verdict = read_verdict(run, attempt.id)
+    return verdict.comparison if isinstance(verdict, Accepted) else None
+
+
+def _ratio(before: float | None, after: float | None) -> float | None:
+    return before / after if before and after else None
+
+
+def _tunables(kernel: Kernel) -> dict[str, str]:
+    """The value in force of every tunable: what was set, else the source's own default."""
+    try:
+        declared = parse_tunables(kernel.files)
+    except KernelError:
+        declared = {}
+    return {name: values[0] for name, values in declared.items()} | kernel.defines
+
+
+def _diff_kind(line: str) -> Literal["added", "removed", "place", "same"]:
+    if line.startswith(("+++", "---", "@@")):
+        return "place"
+    return "added" if line.startswith("+") else "removed" if line.startswith("-") else "same"
