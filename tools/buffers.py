@@ -14,7 +14,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -29,8 +29,8 @@ Value: TypeAlias = Array | np.generic | bool | int | float
 
 PAGE = 4096
 _ADD_SEALS, _SEALS = 1033, 0x1 | 0x2 | 0x4 | 0x10  # F_ADD_SEALS; F_SEAL_SEAL, _SHRINK, _GROW, _FUTURE_WRITE
-_POISON_LOW, _POISON_HIGH = 0x21, 0x3F  # as the top byte of a float of any width: finite, neither tiny nor huge
-_POISON_PERIOD = 1_048_573  # bytes; prime, so that the pattern has no common period with an array's rows
+POISON_LOW, POISON_HIGH = 0x21, 0x3F  # as the top byte of a float of any width: finite, neither tiny nor huge
+POISON_PERIOD = 1_048_573  # bytes; prime, so that the pattern has no common period with an array's rows
 _SCALAR_DTYPE: dict[CType, type[np.generic]] = {"int64": np.int64, "float64": np.float64, "bool": np.int64}
 
 
@@ -85,8 +85,24 @@ class _Arena:
             self.fd = -1
 
 
+class Changeable(Protocol):
+    """Content of one workload that is kept beside the inputs."""
+
+    def write_changed(self) -> Callable[[], dict[str, Any]]:
+        """Make it the inputs, changed in a new secret way. What it returns tells the inputs, as long as they are the
+        latest."""
+        ...
+
+    def close(self) -> None:
+        """Give its memory back."""
+        ...
+
+
 class WorkloadBuffers:
     """The inputs of one workload, shared by all workers. `inputs` are the judge's writable views of the tensors."""
+
+    keeps_content = False
+    """Whether `changeable` may give something."""
 
     def __init__(self, signature: Signature, signatures: Sequence[Signature]) -> None:
         """`signatures` are those of all the task's workloads (they decide which dimensions are run-time members)."""
@@ -122,6 +138,12 @@ class WorkloadBuffers:
             np.copyto(view, value)
         for name, cell in self._scalars.items():
             np.copyto(cell, np.asarray(values[name]), casting="same_kind")
+
+    def changeable(self, values: Mapping[str, Value]) -> Changeable | None:
+        """Such content kept where it can be changed at next to no cost; None where that is not so, or nothing of it
+        may be changed."""
+        del values
+        return None
 
     def intact(self) -> bool:
         """Whether the workers' inputs are what was written. They can't write here, so it is always true."""
@@ -183,9 +205,9 @@ class OutputBuffers:
         The pattern is not constant and holds no NaN and no infinity in any float dtype. Outputs that are updated in
         place get the current content of their input instead.
         """
-        period = min(_POISON_PERIOD, max(self._arena.bytes.size, 1))
+        period = min(POISON_PERIOD, max(self._arena.bytes.size, 1))
         rng = np.random.default_rng(pattern_seed)
-        self._pattern = rng.integers(_POISON_LOW, _POISON_HIGH, period, dtype=np.uint8)
+        self._pattern = rng.integers(POISON_LOW, POISON_HIGH, period, dtype=np.uint8)
         for start in range(0, self._arena.bytes.size, period):
             part = self._arena.bytes[start : start + period]
             part[:] = self._pattern[: part.size]

@@ -18,15 +18,17 @@ import numpy as np
 
 QUICK = 0.1
 """The quantile of the round trips that counts as quick."""
+OFTEN, RARELY = 12, 8
+"""Calls with a round trip each, and of how many later ones one has it, where the judge's clock is coarse."""
 SHARE = 0.05
 """Fraction of a call by which the clocks may differ beyond what is forgiven."""
 ROW_SECONDS = 5e-3
 """A row of calls is to take so long: then its round trip is as small a share of it."""
-MOST_IN_A_ROW = 200
+LEAST_IN_A_ROW, MOST_IN_A_ROW = 4, 200
 HELD_FACTOR, HELD_SECONDS = 1.1, 2e-6
 """Of a call's own time, and added to it: the most of a call in a row that was queued before it began. Its caches are
 warmer than a single call's, and between two calls the device starts anew twice."""
-FREE_FACTOR, FREE_SECONDS = 2.5, 100e-6
+FREE_FACTOR, FREE_SECONDS = 2.5, 60e-6
 """The same of a row that is launched while it runs. Launches take longer than what they launch where that is little."""
 
 
@@ -41,6 +43,11 @@ class Allowance:
     """The judge's clock is too coarse to correct single calls: the inner reading counts where the medians agree."""
     slack: float = 60e-6
     """Seconds by which the clocks may always differ: waking two processes on a virtual machine."""
+
+    def samples_round_trip(self, call: int) -> bool:
+        """Whether one is measured before the call of this number, from 1 on. Where only the median counts, the first
+        ones and some of the later ones do: they take as long as a call."""
+        return not self.coarse or call <= OFTEN or call % RARELY == 0
 
 
 @dataclass(frozen=True)
@@ -131,8 +138,9 @@ class Rows:
 
 
 def calls_in_a_row(inner: float) -> int:
-    """How many calls of so many seconds make a row; 0 where a single one is as long."""
-    return min(int(ROW_SECONDS / inner), MOST_IN_A_ROW) if inner > 0 else MOST_IN_A_ROW
+    """How many calls of so many seconds make a row; 0 where single ones are nearly as long."""
+    calls = min(int(ROW_SECONDS / inner), MOST_IN_A_ROW) if inner > 0 else MOST_IN_A_ROW
+    return calls if calls >= LEAST_IN_A_ROW else 0
 
 
 def pooled(parts: Sequence[Clocks]) -> list[float]:

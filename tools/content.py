@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tools.buffers import WorkloadBuffers
-from tools.distributions import has_few_values
+from tools.buffers import Changeable, WorkloadBuffers
+from tools.distributions import change_for
 from tools.errors import TaskError
-from tools.numerics import Check, compare
+from tools.expected import Expected
+from tools.numerics import Check
 from tools.records import Policy
-from tools.reference import Inputs, Outputs, Reference
-from tools.tasks.values import FLOATS, all_finite
+from tools.reference import Inputs, Reference
+from tools.tasks.values import all_finite
 
 SLOW_DRAW = 0.1
 """Seconds of drawing above which timed calls get recycled content with secret changes."""
@@ -39,26 +40,22 @@ class Content:
     reference: Reference
     workload: int
     distribution: str
-    inputs: Inputs
+    made: Inputs | Callable[[], Inputs]
+    """The inputs, or how to learn them."""
     policy: Policy
-    _baseline: Outputs | None = None
-    _oracle: Outputs | None = None
-    _asked: bool = field(default=False)
+    _expected: Expected | None = None
 
-    def check(self, actual: Mapping[str, NDArray[Any]]) -> Check:
-        """Compare a kernel's outputs with the right answer. The cost of the input-noise bound is paid on failure only:
-        it can only widen tolerances."""
-        if not self._asked:
-            self._baseline = self.reference.baseline(self.workload, self.inputs)
-            self._oracle = self.reference.oracle(self.workload, self.inputs)
-            self._asked = True
-        assert self._baseline is not None
-        actual = {name: _as_bool(value, self._baseline[name]) for name, value in actual.items()}
-        check = compare(actual, self._oracle, self._baseline, self.policy)
-        if check.ok or self._oracle is None:
-            return check
-        noise = self.reference.noise(self.workload, self.inputs, self._oracle)
-        return compare(actual, self._oracle, self._baseline, self.policy, noise=noise)
+    @property
+    def inputs(self) -> Inputs:
+        if callable(self.made):
+            self.made = self.made()
+        return self.made
+
+    def check(self, actual: Mapping[str, NDArray[Any]], *, brief: bool = False) -> Check:
+        """Compare a kernel's outputs with the right answer; see `Expected.check`."""
+        if self._expected is None:
+            self._expected = Expected(self.reference, self.workload, self.inputs, self.policy)
+        return self._expected.check(actual, brief=brief)
 
     @property
     def name(self) -> str:
@@ -75,6 +72,8 @@ class ContentSource:
         self._draw_seconds = [0.0] * len(buffers)
         self._can_change: dict[int, bool] = {}
         self._pools: dict[int, list[Inputs]] = {}
+        self._kept: dict[int, list[Changeable]] = {}
+        self._not_kept: set[int] = set()
 
     def fresh(self, workload: int, distribution: str = "given") -> Content:
         """A new draw, written to the arena."""
@@ -86,7 +85,11 @@ class ContentSource:
         return self._write(workload, distribution, inputs)
 
     def timed(self, workload: int) -> Content:
-        """Content for one timed call: a new draw, or where drawing is slow an older one with secret changes."""
+        """Content for one timed call: an older draw with secret changes where the device makes them or drawing is slow,
+        else a new draw."""
+        changed = self._changed_there(workload) if self._can_change.get(workload, True) else None
+        if changed is not None:
+            return Content(self._reference, workload, "given", changed, self._policy)
         if not self.recycles(workload):
             return self.fresh(workload)
         pool = self._pools.setdefault(workload, [])
@@ -97,8 +100,27 @@ class ContentSource:
             chosen = _changed_in_secret(secrets.choice(pool))
         return self._write(workload, "given", chosen)
 
+    def _changed_there(self, workload: int) -> Callable[[], Inputs] | None:
+        """Draws that the device keeps and changes; None where it does not. `POOL` of them serve one evaluation."""
+        if not self._buffers[workload].keeps_content or workload in self._not_kept:
+            return None
+        kept = self._kept.setdefault(workload, [])
+        if len(kept) >= POOL:
+            return secrets.choice(kept).write_changed()
+        drawn = self._reference.draw(workload, secrets.randbits(63), "given")
+        changeable = self._buffers[workload].changeable(drawn)
+        if changeable is None:
+            self._not_kept.add(workload)
+            return None
+        kept.append(changeable)
+        if workload not in self._can_change:
+            self._can_change[workload] = self._stands_a_change(workload, drawn)
+        return changeable.write_changed() if self._can_change[workload] else None
+
     def recycles(self, workload: int) -> bool:
         """Whether timed calls of the workload get recycled content."""
+        if self._kept.get(workload):
+            return self._can_change.get(workload, False)
         return self._draw_seconds[workload] > SLOW_DRAW and self._can_change.get(workload, False)
 
     def _stands_a_change(self, workload: int, inputs: Inputs) -> bool:
@@ -112,19 +134,15 @@ class ContentSource:
 
     def forget(self) -> None:
         """Give the recycled draws' memory back."""
+        self._reference.forget()
         self._pools.clear()
+        for changeable in (each for kept in self._kept.values() for each in kept):
+            changeable.close()
+        self._kept.clear()
 
     def _write(self, workload: int, distribution: str, inputs: Inputs) -> Content:
         self._buffers[workload].write(inputs)
         return Content(self._reference, workload, distribution, inputs, self._policy)
-
-
-def _as_bool(actual: NDArray[Any], expected: NDArray[Any]) -> NDArray[Any]:
-    """A bool output out of its bytes: a byte that is neither 0 nor 1 (poison, say) becomes a wrong value."""
-    if actual.dtype != np.bool_:
-        return actual
-    raw = actual.view(np.uint8)
-    return np.where(raw > 1, ~expected.astype(np.bool_), raw == 1)
 
 
 def _changed_in_secret(inputs: Inputs) -> Inputs:
@@ -142,10 +160,10 @@ def _changed_in_secret(inputs: Inputs) -> Inputs:
 
 
 def _changed(array: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-    flat = array.reshape(-1)
-    if flat.size > 1 and bool(np.all(flat[1:] >= flat[:-1])):
+    flat, change = array.reshape(-1), change_for(array)
+    if change == "none":
         return array
-    if array.dtype in FLOATS and not has_few_values(array):
+    if change == "shrink":
         key = int(rng.integers(1 << 62)) * 2 + 1
         changed = np.empty_like(flat)
         for start in range(0, flat.size, BLOCK):

@@ -62,6 +62,12 @@ class CpuDevice:
         assert build.library is not None
         return Worker(build.library, buffers, WorkerLimits(omp_threads=omp_threads), self.sandbox)
 
+    def prepare(self, buffers: Sequence[WorkloadBuffers], count: int) -> None:
+        """A worker starts in milliseconds."""
+
+    def dismiss(self) -> None:
+        """None was prepared."""
+
     def sibling_differs(self) -> bool:
         return True
 

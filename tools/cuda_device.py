@@ -17,9 +17,17 @@ from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.clock import Allowance
 from tools.contract import Signature
 from tools.cuda_canary import CudaYardstick
+from tools.cuda_content import ContentKernels
 from tools.cuda_look import CudaLook
 from tools.cuda_memory import call
-from tools.cuda_process import CudaWorker, Host, device_files, driver_environment, wait_until_left
+from tools.cuda_process import (
+    CudaWorker,
+    Host,
+    device_files,
+    driver_environment,
+    end_together,
+    wait_until_left,
+)
 from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
 from tools.experiment import run_confined
@@ -43,7 +51,7 @@ else:
     from tools.cuda_memory import cuda
 
 FLUSH_FACTOR = 2
-"""Bytes overwritten before each call, in sizes of the second-level cache."""
+"""Bytes overwritten, and then read, before each call, in sizes of the second-level cache."""
 
 
 class CudaDevice:
@@ -75,8 +83,12 @@ class CudaDevice:
         self.lasting_bytes = float(cache)
         self._stream = cuda.Stream()
         self._flush_bytes = FLUSH_FACTOR * cache
-        self._flushed = cuda.mem_alloc(self._flush_bytes)
+        self._flushed, self._clean = cuda.mem_alloc(self._flush_bytes), cuda.mem_alloc(self._flush_bytes)
+        cuda.memset_d8(self._clean, 0, self._flush_bytes)
+        processors = self._device.get_attribute(cuda.device_attribute.MULTIPROCESSOR_COUNT)
+        self._content = ContentKernels(cuda_programs.content(self.target.architecture), processors)
         self._yardstick: CudaYardstick | None = None
+        self._waiting: list[CudaWorker] = []
 
     @property
     def lock(self) -> str:
@@ -105,21 +117,35 @@ class CudaDevice:
     def buffers(self, signature: Signature, signatures: Sequence[Signature]) -> DeviceInputs:
         from tools.cuda_buffers import DeviceInputs
 
-        return DeviceInputs(signature, signatures, 0)
+        return DeviceInputs(signature, signatures, 0, self._content)
 
     def worker(self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None) -> Worker:
         del omp_threads
         assert build.library is not None
-        return CudaWorker(build.library, buffers, self.host)
+        waiting = bool(self._waiting) and self._waiting[0].buffers == tuple(buffers)
+        worker = self._waiting.pop(0) if waiting else CudaWorker(buffers, self.host)
+        worker.load(build.library)
+        return worker
+
+    def prepare(self, buffers: Sequence[WorkloadBuffers], count: int) -> None:
+        """They come up side by side, and beside a compiler: each takes half a second."""
+        while len(self._waiting) < count:
+            self._waiting.append(CudaWorker(buffers, self.host))
+
+    def dismiss(self) -> None:
+        end_together(self._waiting)
+        self._waiting.clear()
 
     def sibling_differs(self) -> bool:
         return False
 
     def flush(self, inputs: WorkloadBuffers, outputs: OutputBuffers) -> None:
-        """Overwrite twice the second-level cache, after lines that were to persist in it have lost that right."""
+        """Overwrite twice the second-level cache, after lines that were to persist in it have lost that right, and read
+        as much: a kernel that finds the cache full of what was only written has to wait until that is written back."""
         del inputs, outputs
         call("cuCtxResetPersistingL2Cache")
         cuda.memset_d8_async(self._flushed, secrets.randbits(8), self._flush_bytes, self._stream)
+        self._content.read_through(int(self._clean), self._flush_bytes)
         self._context.synchronize()
 
     def inspect(self, worker: Worker) -> None:
@@ -157,9 +183,11 @@ class CudaDevice:
 
     def close(self) -> None:
         """Leave the context; the primary one is given back with it."""
+        self.dismiss()
         if self._entered:
             self._entered = False
             self._flushed.free()
+            self._clean.free()
             self._context.pop()
 
 

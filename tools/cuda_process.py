@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -15,8 +16,9 @@ from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.contract import Slot
 from tools.cuda_buffers import DeviceInputs, DeviceOutputs
 from tools.errors import InfrastructureError
-from tools.messages import REQUEST
+from tools.messages import CALLS_SHIFT, REQUEST
 from tools.nvml import Clock, Monitor
+from tools.process import descendants
 from tools.sandbox import Confinement, Sandbox
 from tools.wire import Message
 from tools.worker import Call, Launch, Worker
@@ -25,8 +27,11 @@ from tools.worker_limits import WorkerLimits
 DELAY, LEAST_DELAY, MOST_DELAY = 400, 250, 4000
 """Microseconds for which the device is held while a call's launches are queued: at first, and as the call shows."""
 DELAY_FACTOR = 2.5
+ROW_DELAY_FACTOR, MOST_ROW_DELAY = 1.5, 60_000
+"""As above, for all launches of a row of calls."""
 LIMITS = WorkerLimits(memory=16 << 30)
 """The driver maps much that is not memory."""
+KERNEL = "kernel.so"
 _GONE_SECONDS = 10.0
 
 
@@ -66,15 +71,35 @@ class CudaWorker(Worker):
     launches queued ahead; `outer` is the judge's span less the delay and the copy that it ordered itself.
 
     Pausing stops its threads, not the device: what the device still does has no part in what `fetch` brings.
+
+    It comes up without its kernel, beside whatever the judge does meanwhile, and takes one in when it is told to.
     """
 
-    def __init__(self, library: Path, buffers: Sequence[WorkloadBuffers], host: Host) -> None:
+    def __init__(self, buffers: Sequence[WorkloadBuffers], host: Host) -> None:
+        """Begins to start at once; nothing but `load` and `close` may follow. InfrastructureError when it can't."""
         self._host = host
         self._delays = [DELAY] * len(buffers)
         self._outrun = False
+        self._launching = [0] * len(buffers)
+        self._row = (0, 0)
+        """Calls in a row that the next request asks for, and their delay."""
+        self._inbox = cuda_programs.inbox()
         self.clock: Clock | None = None
         """The multiprocessors' clock as the last answer came."""
-        super().__init__(library, buffers, LIMITS, host.sandbox)
+        self.buffers = tuple(buffers)
+        super().__init__(self._inbox / KERNEL, buffers, LIMITS, host.sandbox)
+
+    def load(self, library: Path) -> None:
+        """Wait until it is up, and have it take this kernel in: it is ready for calls then. WorkerFailed when the
+        library does not load, InfrastructureError when the worker did not start."""
+        try:
+            self._settle(self._launched)
+            shutil.copyfile(library, self._inbox / KERNEL)
+            self._send(REQUEST.pack(0, -1, 0))
+            self._require_ready()
+        except BaseException:
+            self.close()
+            raise
 
     def disturbed(self) -> bool:
         """Whether it was throttled, or idle because the kernel's launches took longer than the device was held."""
@@ -82,10 +107,20 @@ class CudaWorker(Worker):
 
     def close(self) -> None:
         """Kill it; returns when its processes are gone and the device holds nothing of theirs."""
-        pid, self.pid = self.pid, 0
+        pid, self.pid = self.pid or self._inner_pid(), 0
         super().close()
+        shutil.rmtree(self._inbox, ignore_errors=True)
         if pid and self._host.monitor is not None:
             wait_until_left(self._host.monitor, lambda computing: pid not in computing)
+
+    def _start(self, library: Path, sandbox: Sandbox) -> None:
+        self._launched = self._spawn(library, sandbox)
+
+    def _inner_pid(self) -> int:
+        """Its process as the driver numbers it, while it is not known to be up."""
+        if self._process is None or self._process.returncode is not None:
+            return 0
+        return [self._process.pid, *descendants(self._process.pid)][-1]
 
     def _make_outputs(self) -> tuple[OutputBuffers, ...]:
         made: list[OutputBuffers] = []
@@ -123,7 +158,7 @@ class CudaWorker(Worker):
                 *(str(requests), str(answers), str(library), str(instruments)),
             ),
             policy=Confinement(
-                read_only=(package, *folders, cuda_programs.python_home(), library, instruments, Path("/sys")),
+                read_only=(package, *folders, cuda_programs.python_home(), library.parent, instruments, Path("/sys")),
                 devices=device_files(),
                 open_files=1024,
                 proc=True,
@@ -139,21 +174,54 @@ class CudaWorker(Worker):
             opens_files=True,  # the driver does, at any time
         )
 
+    def row(self, workload: int, calls: int, timeout: float, *, held: bool) -> float | None:
+        delay = min(round(ROW_DELAY_FACTOR * calls * self._launching[workload]), MOST_ROW_DELAY) if held else 0
+        output = self.outputs[workload]
+        assert isinstance(output, DeviceOutputs)
+        copies = (calls + 2) * output.copy_seconds_in_a_row()
+        self._row = (calls, delay)
+        try:
+            outer = self._ask(workload, timeout + calls * 1e-3, True).outer
+        finally:
+            self._row = (0, 0)
+        return (outer - delay * 1e-6 - copies) / calls
+
     def _request(self, nonce: int, workload: int) -> bytes:
+        calls, delay = self._row
+        if calls:
+            return REQUEST.pack(nonce, workload, delay | calls << CALLS_SHIFT)
         return REQUEST.pack(nonce, workload, self._delays[workload] if workload >= 0 else 0)
 
     def _reading(self, workload: int, message: Message, outer: float) -> Call:
         if workload < 0:
             return Call(0.0, outer)
-        if self._host.monitor is not None:
-            self.clock = self._host.monitor.clock()
+        if self._row[0]:
+            return Call(0.0, outer)
         output = self.outputs[workload]
         assert isinstance(output, DeviceOutputs)
+        if self._host.monitor is not None:
+            self.clock = self._host.monitor.clock()
         delay = self._delays[workload]
         own = delay * 1e-6 + output.copy_seconds
-        self._outrun = delay < MOST_DELAY and message.number > 0.8 * delay
-        self._delays[workload] = min(max(round(DELAY_FACTOR * message.number), LEAST_DELAY), MOST_DELAY)
+        self._launching[workload] = message.number
+        self._delays[workload] = _delay_for(message.number)
+        self._outrun = message.number > 0.8 * delay and self._delays[workload] > delay
         return Call(message.value * 1e-9, outer - own)
+
+
+def end_together(workers: Sequence[Worker]) -> None:
+    """Close them all: the device takes its time to let go of each, and does so of several at once."""
+    for worker in workers:
+        worker.kill()
+    for worker in workers:
+        worker.close()
+
+
+def _delay_for(launching: int) -> int:
+    """Microseconds to hold the device for launches that take so many. None at all where they take too long: a kernel
+    that works on the host, or waits for the device, has no launches to queue, and its events tell all of its time."""
+    wanted = max(round(DELAY_FACTOR * launching), LEAST_DELAY)
+    return wanted if wanted <= MOST_DELAY else 0
 
 
 def _slot(slot: Slot, inputs: DeviceInputs, outputs: DeviceOutputs) -> tuple[str, int]:

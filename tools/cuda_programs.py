@@ -6,10 +6,12 @@ import functools
 import importlib.util
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from tools.cache import NATIVE, stored
 from tools.errors import InfrastructureError
+from tools.eviction import MAKING
 from tools.process import run_command
 from tools.targets.cuda_toolkit import find_toolkit
 from tools.toolchain import find_compiler
@@ -23,14 +25,23 @@ _BUILD_SECONDS = 180.0
 
 def instruments(architecture: str) -> Path:
     """The cubin of `native/gpu_instruments.cu`."""
-    virtual = architecture.replace("sm_", "compute_")
-    flags = ("-cubin", "-gencode", f"arch={virtual},code={architecture}")
-    return _built("gpu_instruments.cu", "instruments.cubin", flags)
+    return _cubin("gpu_instruments", architecture)
+
+
+def content(architecture: str) -> Path:
+    """The cubin of `native/gpu_content.cu`."""
+    return _cubin("gpu_content", architecture)
 
 
 def replay() -> Path:
     """The program of `native/gpu_replay.cu`."""
     return _built("gpu_replay.cu", "replay", ("-ldl",))
+
+
+def _cubin(name: str, architecture: str) -> Path:
+    virtual = architecture.replace("sm_", "compute_")
+    flags = ("-cubin", "-gencode", f"arch={virtual},code={architecture}")
+    return _built(f"{name}.cu", f"{name}.cubin", flags)
 
 
 def _built(source: str, product: str, flags: tuple[str, ...]) -> Path:
@@ -60,6 +71,12 @@ def worker_package() -> Path:
             shutil.copyfile(source, folder / "tools" / source.name)
 
     return stored("worker", [source.read_text() for source in sources], fill)
+
+
+def inbox() -> Path:
+    """A new empty folder that a worker sees from its start and finds its kernel in later, beside the worker itself:
+    libraries can be loaded from the cache. Whoever asks removes it; what a killed process left goes with the cache."""
+    return Path(tempfile.mkdtemp(prefix=MAKING, dir=worker_package().parent))
 
 
 @functools.cache

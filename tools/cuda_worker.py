@@ -3,8 +3,8 @@
     python -P -m tools.cuda_worker REQUESTS ANSWERS LIBRARY INSTRUMENTS
 
 REQUESTS and ANSWERS are descriptors that speak `tools.messages`; the first thing on REQUESTS is the plan, as JSON
-behind its length. Device memory comes as descriptors from the judge, inputs mapped read-only. Of each call the answer
-tells
+behind its length. It is ready once the device is, and again when it was told to load the LIBRARY, which need not be
+there before. Device memory comes as descriptors from the judge, inputs mapped read-only. Of each call the answer tells
 the nanoseconds between two events on the kernel's stream. The outputs are copied in the order of that stream, so what
 the judge sees is what a user of the stream would. Not covered: what the kernel's host code does to this process.
 """
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tools.cuda_memory import DriverError, SharedBlock, call, driver, error_name
-from tools.messages import MESSAGE, REQUEST, Kind, Place
+from tools.messages import CALLS_SHIFT, MESSAGE, REQUEST, Kind, Place
 
 if TYPE_CHECKING:
     import pycuda.driver as cuda
@@ -46,6 +46,8 @@ class Workload:
     snapshot: SharedBlock
     scratch: Any = None
     scratch_bytes: int = 0
+    before: Any = None
+    """Room for what the outputs held before a row of calls."""
 
 
 class Reporter:
@@ -69,7 +71,7 @@ class Reporter:
 class Worker:
     """Holds the context, the mapped memory and the kernel."""
 
-    def __init__(self, plan: dict[str, Any], library: str, instruments: str, reporter: Reporter) -> None:
+    def __init__(self, plan: dict[str, Any], instruments: str, reporter: Reporter) -> None:
         self._reporter = reporter
         cuda.init()
         device = cuda.Device(plan["device"])
@@ -85,9 +87,9 @@ class Worker:
         self._context.synchronize()
         for descriptor in plan["descriptors"]:
             os.close(descriptor)
-        self._load(library)
 
-    def _load(self, library: str) -> None:
+    def load(self, library: str) -> None:
+        """Take the kernel in; its constructors run now."""
         try:
             loaded = ctypes.CDLL(library, mode=os.RTLD_NOW | os.RTLD_LOCAL)
             self._solve = loaded.solve
@@ -100,10 +102,7 @@ class Worker:
 
     def run(self, number: int, delay: int) -> tuple[int, int, int]:
         """Nanoseconds of the call by events, of launching, and from the first launch to a device-wide synchronise."""
-        workload = self._workloads[number]
-        for slot, offset in workload.scalars:
-            workload.arguments[slot] = struct.unpack_from("=Q", self._scalars[number], offset)[0]
-        arguments = ctypes.addressof(workload.arguments)
+        workload, arguments = self._ready(number)
         call("cuCtxResetPersistingL2Cache")
         start = time.perf_counter_ns()
         self._hold.prepared_async_call(self._grid, (HOLD_THREADS, 1, 1), self._stream, 1000 * delay)
@@ -119,6 +118,40 @@ class Worker:
         if code:
             self._reporter.fail(Kind.DEVICE_FAULT, error_name(code))
         return round(self._begin.time_till(self._end) * 1e6), launched - launching, done - start
+
+    def row(self, number: int, delay: int, calls: int) -> tuple[int, int, int]:
+        """So many calls in the order of the stream, each over what the outputs held before, and the copy of one that is
+        drawn: what takes place is for the judge's clock. As `run`, without events."""
+        workload, arguments = self._ready(number)
+        outputs, size = workload.outputs.address, workload.outputs.size
+        if workload.before is None:
+            workload.before = cuda.mem_alloc(size)
+        scratch = self._scratch(workload, arguments)
+        cuda.memcpy_dtod(workload.before, outputs, size)
+        self._context.synchronize()
+        kept = int.from_bytes(os.urandom(4)) % calls
+        start = time.perf_counter_ns()
+        if delay:
+            self._hold.prepared_async_call(self._grid, (HOLD_THREADS, 1, 1), self._stream, 1000 * delay)
+        launching = time.perf_counter_ns()
+        for index in range(calls):
+            cuda.memcpy_dtod_async(outputs, workload.before, size, self._stream)
+            self._solve(arguments, scratch, self._stream.handle)
+            if index == kept:
+                cuda.memcpy_dtod_async(workload.snapshot.address, outputs, size, self._stream)
+        launched = time.perf_counter_ns()
+        code = driver().cuCtxSynchronize()
+        done = time.perf_counter_ns()
+        if code:
+            self._reporter.fail(Kind.DEVICE_FAULT, error_name(code))
+        return 0, launched - launching, done - start
+
+    def _ready(self, number: int) -> tuple[Workload, int]:
+        """The workload with its current scalars, and the address of its arguments."""
+        workload = self._workloads[number]
+        for slot, offset in workload.scalars:
+            workload.arguments[slot] = struct.unpack_from("=Q", self._scalars[number], offset)[0]
+        return workload, ctypes.addressof(workload.arguments)
 
     def _scratch(self, workload: Workload, arguments: int) -> int:
         wanted = 0 if self._scratch_bytes is None else self._scratch_bytes(arguments)
@@ -163,15 +196,22 @@ def main() -> None:
     reporter = Reporter(answers)
     plan = json.loads(_read(requests, struct.unpack("=I", _read(requests, 4))[0]))
     try:
-        worker = Worker(plan, sys.argv[3], sys.argv[4], reporter)
+        worker = Worker(plan, sys.argv[4], reporter)
     except (cuda.Error, DriverError) as error:
         print(f"worker: {error}", file=sys.stderr, flush=True)
         reporter.fail(Kind.NOT_CONFINED, str(error))
     reporter.send(0, Kind.READY)
+    _read(requests, REQUEST.size)  # nothing but the order to load can come first
+    worker.load(sys.argv[3])
+    reporter.send(0, Kind.READY)
     while True:
-        nonce, workload, delay = REQUEST.unpack(_read(requests, REQUEST.size))
+        nonce, workload, order = REQUEST.unpack(_read(requests, REQUEST.size))
+        calls, delay = divmod(order, 1 << CALLS_SHIFT)
         try:
-            event, launching, whole = worker.run(workload, delay) if workload >= 0 else (0, 0, 0)
+            if calls:
+                event, launching, whole = worker.row(workload, delay, calls)
+            else:
+                event, launching, whole = worker.run(workload, delay) if workload >= 0 else (0, 0, 0)
         except cuda.MemoryError:
             reporter.fail(Kind.DEVICE_FAULT, "CUDA_ERROR_OUT_OF_MEMORY")
         except (cuda.Error, DriverError) as error:

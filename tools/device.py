@@ -94,6 +94,15 @@ class Device(Protocol):
         """A new worker that holds the kernel. Raises WorkerFailed and InfrastructureError."""
         ...
 
+    def prepare(self, buffers: Sequence[WorkloadBuffers], count: int) -> None:
+        """So many workers will be asked for soon: begin to start them, where that takes its time. What `worker` does
+        not take is to be dismissed. InfrastructureError when there is no room."""
+        ...
+
+    def dismiss(self) -> None:
+        """End the workers that were prepared and not asked for."""
+        ...
+
     def sibling_differs(self) -> bool:
         """Whether a second worker can run the kernel in another way (with one thread, say)."""
         ...

@@ -9,7 +9,7 @@ rows that sum to one; the reference is probed under each distribution and the ta
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,3 +140,15 @@ def has_few_values(array: NDArray[Any]) -> bool:
     """Whether the values look like a choice out of few, such as labels."""
     sample = array.reshape(-1)[: 1 << 14]
     return sample.size >= 4 * FEW and np.unique(sample).size <= FEW
+
+
+Change: TypeAlias = Literal["none", "shrink", "roll"]
+
+
+def change_for(array: NDArray[Any]) -> Change:
+    """In which way the judge may change an array in secret: scale every float by itself, move other elements about, or
+    not at all (sorted vectors may be offsets or a grid)."""
+    flat = array.reshape(-1)
+    if flat.size < 1 or (flat.size > 1 and bool(np.all(flat[1:] >= flat[:-1]))):
+        return "none"
+    return "shrink" if array.dtype in FLOATS and not has_few_values(array) else "roll"

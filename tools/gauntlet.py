@@ -33,6 +33,8 @@ QUIET_WINDOW = 0.01
 QUIET_PATIENCE = 0.5
 """Seconds until it must be quiet: OpenMP's threads spin for some time after a parallel region."""
 CALLS_AFTER = 2
+SESSIONS = 2
+"""Workers that a kernel is timed in, and its rival."""
 CRASHES = ("crashed", "memory_error", "input_modified")
 
 _random = secrets.SystemRandom()
@@ -61,6 +63,7 @@ class Gauntlet:
 
     def _accepted(self, workers: ExitStack) -> Accepted:
         with self._judge.lock(shared=True):
+            self._judge.prepare(SESSIONS if self._incumbent is None else 2 * SESSIONS)
             build = self._stages.before_device()
         begin = time.perf_counter()
         opened = self._judge.open()

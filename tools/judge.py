@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from tools.audit import audit
 from tools.baseline import time_baseline
 from tools.buffers import WorkloadBuffers
+from tools.compilers import Compilers
 from tools.content import ContentSource
 from tools.contract import Scalar, Tensor, task_header
 from tools.cpu_device import CpuDevice
@@ -96,6 +97,8 @@ class Judge:
         self.progress = progress
         self.patience = Patience(patience_seconds())
         self.buffers: list[WorkloadBuffers] = []
+        self.compilers = Compilers(lambda kernel: self._compile(kernel, "release"))
+        """For many builds at once; the target's compiler takes several threads."""
         self._yardstick: Yardstick | None = None
         self._is_open = False
         try:
@@ -150,6 +153,7 @@ class Judge:
     def close(self) -> None:
         """Free the shared memory and end the yardstick. Other workers end with the calls that started them."""
         self._give_back()
+        self.compilers.close()
         self.device.close()
 
     def _give_back(self) -> None:
@@ -189,11 +193,21 @@ class Judge:
             self._forget()
 
     def _forget(self) -> None:
+        self.device.dismiss()
         if self._is_open:
             self.content.forget()
 
+    def prepare(self, workers: int) -> None:
+        """Say that so many will be wanted; no use before the judge is open. The caller holds the device, shared."""
+        if self._is_open:
+            self.device.prepare(self.buffers, workers)
+
     def build_variant(self, kernel: Kernel, variant: Variant) -> Build:
-        """Build against this task's header, or return the cached build."""
+        """Build against this task's header, or return the build that is cached or under way."""
+        begun = self.compilers.begun(kernel) if variant == "release" else None
+        return self._compile(kernel, variant) if begun is None else begun.result()
+
+    def _compile(self, kernel: Kernel, variant: Variant) -> Build:
         return self.target.compile_kernel(kernel, self.header, variant, self.source.libraries)
 
     def runner(self, build: Build, *, omp_threads: int | None = None) -> Runner:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from tools.clock import Clocks
+from tools.clock import Clocks, Rows
 from tools.errors import InfrastructureError
 from tools.neighbours import BUSY, Neighbours, Patience, patience_seconds
 from tools.race import Inspection, Race, Terms, pairs
@@ -31,6 +31,10 @@ SECONDS = 0.4
 AFRESH = 0.6
 """The second session's budget as a fraction of the first's."""
 MOST_ROUNDS = 40
+MOST_ROUNDS_APART = 240
+"""The same on a device of its own, where a round takes a millisecond and short kernels vary by some per cent."""
+CLOSE_ENOUGH = 0.002
+"""A kernel without a rival is timed until its median is known so closely, where rounds are that cheap."""
 SECOND_LOOK = 2.0
 """A race that may yet be won goes on for this many times its budget."""
 LOOK_CONFIDENCE = 0.995
@@ -96,6 +100,10 @@ class Measurement:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for session in self._sessions:
+            for racer in (session.candidate, session.rival):
+                if racer is not None:
+                    racer.worker.kill()  # all of them at once, since each takes its time to go
         self._processes.close()
 
     @property
@@ -117,6 +125,7 @@ class Measurement:
                 self._run(session, SECONDS * SECOND_LOOK, least=1)
             self._decisions.append(self._decide([session]))
         self._require_agreeing_clocks(session)
+        self._require_same_in_a_row(session)
 
     def race_afresh(self) -> None:
         """The second session. Without a decision to confirm it only re-times the kernel."""
@@ -129,6 +138,7 @@ class Measurement:
         if confirm and self._incumbent is not None:
             self._decisions.append(self._decide([session]))
         self._require_agreeing_clocks(session)
+        self._require_same_in_a_row(session)
 
     def refuse_impossible_times(self) -> None:
         """Raises Failed("below_limit") for a time that the machine can't reach, after measuring the machine again."""
@@ -173,7 +183,10 @@ class Measurement:
         session = self._sessions[-1]
         clocks: dict[str, JsonValue] = {}
         for workload, name in enumerate(self._judge.names):
-            clocks[name] = _clock_details(session.candidate.clocks(workload), self._judge.content.recycles(workload))
+            recycled = self._judge.content.recycles(workload)
+            clocks[name] = _clock_details(
+                session.candidate.clocks(workload), session.candidate.rows.get(workload), recycled
+            )
         found: dict[str, JsonValue] = {
             "clocks": clocks,
             "calls": session.inspection.calls,
@@ -202,7 +215,12 @@ class Measurement:
             race.warm_up(workloads)
         share = seconds * len(session.contestants) / len(workloads)
         for workload in workloads:
-            self._race_workload(race, session, workload, Terms(share, least, MOST_ROUNDS))
+            self._race_workload(race, session, workload, self._terms(share, least, session))
+
+    def _terms(self, seconds: float, least: int, session: Session) -> Terms:
+        if self._judge.device.shares_cores:
+            return Terms(seconds, least, MOST_ROUNDS)
+        return Terms(seconds, least, MOST_ROUNDS_APART, 0.0 if session.rival is not None else CLOSE_ENOUGH)
 
     def _race_workload(self, race: Race, session: Session, workload: int, terms: Terms) -> None:
         """Race, and once more when other programs took the kernel's cores; a race that stays disturbed is noted."""
@@ -239,6 +257,15 @@ class Measurement:
                         f"{TOO_BUSY} ({others:.1f} cores used by others)", "Let other programs end and judge it again."
                     )
                 raise Failed("clocks_disagree", f"{why} (workload {self._judge.names[workload]})")
+
+    def _require_same_in_a_row(self, session: Session) -> None:
+        """Where the judge's clock is too coarse to say much of single calls."""
+        if not self._judge.device.allowance.coarse:
+            return
+        for workload, name in enumerate(self._judge.names):
+            why = session.candidate.disagreement_in_a_row(self._judge.content.fresh(workload))
+            if why is not None:
+                raise Failed("clocks_disagree", f"{why} (workload {name})")
 
     # ---------------------------------------------------------------------------------------------------- decisions
 
@@ -290,7 +317,7 @@ def _is_slower(fresh: list[float], first: list[float]) -> bool:
     return statistics.median(fresh) > DRIFT * statistics.median(first)
 
 
-def _clock_details(clocks: Clocks, recycled: bool) -> dict[str, JsonValue]:
+def _clock_details(clocks: Clocks, rows: Rows | None, recycled: bool) -> dict[str, JsonValue]:
     return {
         "inner_seconds": statistics.median(reading.inner for reading in clocks.readings),
         "outer_seconds": statistics.median(reading.outer for reading in clocks.readings),
@@ -298,5 +325,6 @@ def _clock_details(clocks: Clocks, recycled: bool) -> dict[str, JsonValue]:
         "gap_seconds": clocks.gap,
         "allowed_gap_seconds": clocks.slack,
         "samples": len(clocks.readings),
-        "content": "recycled with secret changes" if recycled else "fresh in every call",
+        "content": "earlier draws with secret changes" if recycled else "drawn anew for every call",
+        **({"in_a_row": {"calls": rows.calls, "held": rows.held, "free": rows.free}} if rows is not None else {}),
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 import statistics
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -20,15 +20,14 @@ from tools.worker import WorkerFailed
 if TYPE_CHECKING:
     from tools.judge import Judge
 
-GROUP = 6
-"""Variants that race at the same time: each holds a process and its own outputs."""
+GROUP, GROUP_APART = 6, 16
+"""Variants that race at the same time: each holds a process and its own outputs. More of them where kernels do not run
+on the cores that the processes start on."""
 SECONDS = 0.12
 """Timed calls of one variant, over all workloads."""
 LEAST_ROUNDS, MOST_ROUNDS = 3, 12
 HOPELESS = 1.3
 """A variant slower than the best by this factor gets no more rounds on the workload."""
-COMPILERS = 2
-
 _random = secrets.SystemRandom()
 
 
@@ -36,26 +35,38 @@ def quick_results(judge: Judge, kernels: Sequence[Kernel], incumbent: Kernel | N
     """Results in the order given. Raises KernelError and InfrastructureError."""
     judge.progress("build")
     results: dict[int, QuickResult] = {}
-    builds: dict[int, Build] = {}
-    with judge.lock(shared=True), ThreadPoolExecutor(COMPILERS) as pool:
-        for index, kernel in enumerate(kernels):
-            tripped = screen(kernel)
-            if tripped:
-                message = f"{tripped[0].file}:{tripped[0].line}: {tripped[0].message}"
-                results[index] = _rejected(kernel, Failed("forbidden_source", message))
-        wanted = [index for index in range(len(kernels)) if index not in results]
-        made = pool.map(lambda index: judge.build_variant(kernels[index], "release"), wanted)
-        for index, build in zip(wanted, made, strict=True):
-            builds[index] = build
+    for index, kernel in enumerate(kernels):
+        tripped = screen(kernel)
+        if tripped:
+            message = f"{tripped[0].file}:{tripped[0].line}: {tripped[0].message}"
+            results[index] = _rejected(kernel, Failed("forbidden_source", message))
+    wanted = {index: kernel for index, kernel in enumerate(kernels) if index not in results}
+    for group in _groups(judge, wanted, incumbent):
+        for index, build in group.items():
             if build.library is None:
                 results[index] = _rejected(kernels[index], Failed(build.reason or "compile_error", build.message))
-    waiting = [index for index in wanted if index not in results]
-    if waiting:
-        judge.open()
-    for start in range(0, len(waiting), GROUP):
-        group = waiting[start : start + GROUP]
-        results.update(_Heat(judge, kernels, {index: builds[index] for index in group}, incumbent).results())
+        builds = {index: build for index, build in group.items() if build.library is not None}
+        if builds:
+            judge.open()
+            results.update(_Heat(judge, kernels, builds, incumbent).results())
     return [results[index] for index in range(len(kernels))]
+
+
+def _groups(judge: Judge, wanted: Mapping[int, Kernel], incumbent: Kernel | None) -> Iterator[dict[int, Build]]:
+    """Builds, in the groups that race together. On a device of its own one group races while the next ones are built;
+    elsewhere compilers would take the cores that kernels are timed on."""
+    apart = not judge.device.shares_cores
+    size = GROUP_APART if apart else GROUP
+    with judge.lock(shared=True):
+        made = {index: judge.compilers.take(kernel) for index, kernel in wanted.items()}
+        if not apart:
+            wait(made.values())
+    while made:
+        group = {index: made.pop(index) for index in list(made)[:size]}
+        with judge.lock(shared=True):
+            judge.prepare(len(group) + (incumbent is not None))
+            builds = {index: build.result() for index, build in group.items()}
+        yield builds
 
 
 class _Heat:
@@ -87,6 +98,8 @@ class _Heat:
                     self._race(workload, rival)
             for index in self._alive():
                 self._failed.setdefault(index, self._timed(index, rival))
+            for runner in self._runners.values():
+                runner.worker.kill()  # all of them at once, since each takes its time to go
         return self._failed
 
     def _start(self, processes: ExitStack, index: int, build: Build) -> None:

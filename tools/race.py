@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tools.content import Content, ContentSource
 from tools.runner import Contestant, Failed, Runner
-from tools.significance import Pairs
+from tools.significance import Pairs, median_half_width
 
 WARM_UP_SECONDS = 0.05
 """Warm-up rounds end once they took this long; the first of them always runs."""
@@ -17,6 +17,8 @@ WARM_UP_ROUNDS = 3
 CHECKED_SHARE = 0.5
 """Seconds of checking allowed for each second of timing."""
 LEAST_CHECKED = 3
+SURE, LOOKS = 24, 8
+"""Rounds before an interval is trusted to say how wide it is, and from one look at it to the next."""
 
 Inspect = Callable[[Content], None]
 
@@ -30,6 +32,8 @@ class Terms:
     seconds: float
     least: int
     most: int
+    close_enough: float = 0.0
+    """Half the width, as a fraction, of a median's interval from which on no more rounds are needed."""
 
 
 class Inspection:
@@ -84,7 +88,8 @@ class Race:
             contestant.drop_readings()
 
     def run(self, workload: int, terms: Terms, hopeless: Callable[[int], bool] = lambda _: False) -> None:
-        """Rounds until the budget is used, the most are run, or `hopeless(workload)` after the budget is used."""
+        """Rounds until the budget is used, the most are run, the times are known closely enough, or
+        `hopeless(workload)` after the budget is used."""
         checked = self._inspection.choose(workload, terms) if self._inspection else frozenset()
         begin = time.perf_counter()
         timed = 0.0
@@ -95,6 +100,15 @@ class Race:
                 break
             if spent > terms.seconds and hopeless(workload):
                 break
+            if number + 1 >= max(terms.least, SURE) and number % LOOKS == 0 and self._is_close(workload, terms):
+                break
+
+    def _is_close(self, workload: int, terms: Terms) -> bool:
+        """Whether every contestant's median is known closely. How wide an interval is says nothing of where it lies, so
+        that to stop by it favours nobody."""
+        return terms.close_enough > 0 and all(
+            median_half_width(each.seconds(workload)) <= terms.close_enough for each in self._contestants
+        )
 
     def _round(self, workload: int, *, check: bool) -> float:
         """Seconds spent, checks not counted."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from tools.buffers import OutputBuffers, WorkloadBuffers
-from tools.clock import Allowance, Clocks, Reading
+from tools.clock import Allowance, Clocks, Reading, Rows, calls_in_a_row
 from tools.content import Content
 from tools.errors import InfrastructureError
 from tools.hardware import instruments
@@ -32,6 +32,8 @@ LATE_SECONDS = 0.05
 """How long a worker with wrong outputs is let run on, to tell work that comes late from a wrong answer."""
 REPEATS = 3
 """Calls that tell a wrong answer from one that changes from run to run."""
+ROW_TRIES = 3
+"""Rows that must all take too long before a kernel is blamed: whatever disturbs one makes it longer."""
 UNDISTURBED_TRIES = 2
 """Times that a call is repeated when the device was throttled meanwhile."""
 SETTLE_SECONDS = 0.001
@@ -104,8 +106,11 @@ class Runner:
         self._timeouts = timeouts
         self._readings: dict[int, list[Reading]] = {}
         self._round_trips: list[float] = []
+        self._calls = 0
         self._last: Content | None = None
         self._late_seconds = LATE_SECONDS
+        self.rows: dict[int, Rows] = {}
+        """The last rows of calls, by workload."""
         self.worst_error = 0.0
         """Largest error / tolerance that `verify` has seen."""
 
@@ -116,7 +121,9 @@ class Runner:
         self.worker.close()
 
     def call(self, content: Content) -> None:
-        self._round_trips.append(self._means.round_trip())
+        self._calls += 1
+        if self._means.allowance.samples_round_trip(self._calls):
+            self._round_trips.append(self._means.round_trip())
         self.worker.pause()
         reading = self._call_parked(content)
         for _ in range(UNDISTURBED_TRIES):
@@ -167,6 +174,33 @@ class Runner:
     def clocks(self, workload: int) -> Clocks:
         return Clocks(tuple(self._readings.get(workload, ())), tuple(self._round_trips), self._means.allowance)
 
+    def disagreement_in_a_row(self, content: Content) -> str | None:
+        """Why the worker's clock can't be right about single calls, as rows of them tell; None where they agree, and
+        where the judge's clock is precise enough for single ones. Raises Failed for what a row computed."""
+        inner = float(np.median([reading.inner for reading in self._readings[content.workload]]))
+        why = None
+        for _ in range(ROW_TRIES):
+            rows = self._rows(content, calls_in_a_row(inner))
+            if rows is None:
+                return None
+            self.rows[content.workload] = rows
+            why = rows.disagreement(inner, self._means.allowance.slack)
+            if why is None:
+                return None
+        return why
+
+    def _rows(self, content: Content, calls: int) -> Rows | None:
+        seconds = []
+        for held in (True, False):
+            self._prepare(content)
+            timeout = self._timeouts[content.workload]
+            took = self.worker.row(content.workload, calls, timeout, held=held) if calls else None
+            if took is None:
+                return None
+            self.verify_last()
+            seconds.append(took - self.clocks(content.workload).forgiven / calls)
+        return Rows(calls, *seconds)
+
     def seconds(self, workload: int) -> list[float]:
         return self.clocks(workload).seconds
 
@@ -177,13 +211,17 @@ class Runner:
             self._readings.pop(workload, None)
 
     def _call_parked(self, content: Content) -> Reading:
+        self._prepare(content)
+        call = self.worker.call(content.workload, self._timeouts[content.workload], freeze_on_answer=True)
+        self._late_seconds = max(LATE_SECONDS, 3 * call.outer)
+        return Reading(call.inner, call.outer)
+
+    def _prepare(self, content: Content) -> None:
+        """Poison the outputs and empty the caches: what `verify_last` checks is then this content."""
         self._last = content
         outputs = self.worker.outputs[content.workload]
         outputs.poison(secrets.randbits(63))
         self._means.flush(self._buffers[content.workload], outputs)
-        call = self.worker.call(content.workload, self._timeouts[content.workload], freeze_on_answer=True)
-        self._late_seconds = max(LATE_SECONDS, 3 * call.outer)
-        return Reading(call.inner, call.outer)
 
     def differs_when_repeated(self) -> bool:
         """Whether a few more calls on the last content give something else than the last one did."""

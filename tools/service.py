@@ -41,6 +41,7 @@ from tools.process import descendants, is_running
 from tools.program import Program
 from tools.protocol import VERSION
 from tools.records import Kernel, TargetName
+from tools.screen import screen
 from tools.targets.cuda import CudaTarget
 from tools.targets.cuda_toolkit import find_devices
 from tools.task import TaskSource
@@ -85,6 +86,16 @@ class Service:
             self.fail(job, "infrastructure", error.message, error.advice)
         else:
             self._write({"v": VERSION, "id": job, "ok": True, "result": result})
+
+    def foresee(self, request: Request) -> None:
+        """Begin to build what a request that still waits is about, if its judge is there and kernels do not run on the
+        cores that compile. From another thread; what is wrong with the request shows when its turn comes."""
+        with contextlib.suppress(KeyError, ValidationError, WarpsmithError):
+            if request["op"] in ("evaluate", "quick"):
+                judge = self._judges.get((TaskSource.model_validate(request["task"]).id, _target(request)))
+                if isinstance(judge, Judge) and not judge.device.shares_cores:
+                    asked = request["kernels"] if request["op"] == "quick" else [request["kernel"]]
+                    judge.compilers.begin([kernel for kernel in map(_kernel, asked) if not screen(kernel)])
 
     def fail(self, job: str, kind: str, message: str, advice: str = "", fault: str | None = None) -> None:
         """Answer with an error."""
@@ -202,7 +213,9 @@ def _plain(record: BaseModel) -> JsonValue:
     return plain
 
 
-def _read_requests(lines: IO[str], requests: queue.SimpleQueue[Request | None], cancelled: set[str]) -> None:
+def _read_requests(
+    lines: IO[str], requests: queue.SimpleQueue[Request | None], cancelled: set[str], service: Service
+) -> None:
     """Queue requests; at the end of the stream end this process and all that it started."""
     for line in lines:
         request: Request = json.loads(line)
@@ -210,6 +223,7 @@ def _read_requests(lines: IO[str], requests: queue.SimpleQueue[Request | None], 
             cancelled.add(str(request["id"]))
         else:
             requests.put(request)
+            service.foresee(request)
     deadline = time.monotonic() + END_SECONDS
     while (running := [pid for pid in descendants(os.getpid()) if is_running(pid)]) and time.monotonic() < deadline:
         for pid in running:
@@ -240,8 +254,8 @@ def main() -> None:
     lines, answers = _take_channel()
     requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
     cancelled: set[str] = set()
-    threading.Thread(target=_read_requests, args=(lines, requests, cancelled), daemon=True).start()
     service = Service(answers)
+    threading.Thread(target=_read_requests, args=(lines, requests, cancelled, service), daemon=True).start()
     while (request := requests.get()) is not None:
         if request.get("v") != VERSION:
             raise InfrastructureError(f"the request has protocol version {request.get('v')} instead of {VERSION}")

@@ -42,6 +42,14 @@ def median_interval(values: Sequence[float], confidence: float = 0.95, seed: int
     return Interval(low=low, high=high, confidence=confidence)
 
 
+def median_half_width(values: Sequence[float]) -> float:
+    """Half the width of a 95 per cent interval of the median, as a fraction of it, from the order of the values."""
+    ordered = sorted(values)
+    reach = 0.98 * math.sqrt(len(ordered))
+    low, high = max(math.floor(len(ordered) / 2 - reach), 0), min(math.ceil(len(ordered) / 2 + reach), len(ordered) - 1)
+    return (ordered[high] - ordered[low]) / 2 / ordered[len(ordered) // 2]
+
+
 def decide(pairs: Sequence[Pairs], *, confidence: float = CONFIDENCE, seed: int = 0) -> Comparison:
     """Is the candidate faster? `ratio` is the weighted geometric mean over workloads of the middle paired ratio.
 

@@ -22,7 +22,7 @@ from typing import NamedTuple, NoReturn
 from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.errors import InfrastructureError
 from tools.messages import MESSAGE_BYTES, Kind
-from tools.process import descendants, end_tree, resident
+from tools.process import Leader, descendants, end_tree, resident
 from tools.records import Reason
 from tools.sandbox import REFUSED, Confinement, Sandbox, detect
 from tools.wire import (
@@ -91,9 +91,11 @@ class Worker:
         self._printed_bytes = 0
         self._paused = False
         self._fds: list[int] = []
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Leader | None = None
         self._oom_kills = oom_kills()
         self._pidfd = -1
+        self.clocked = True
+        """Whether the time of the next call counts; a worker may look closer at one that does not."""
         self.pid = 0
         self.outputs = self._make_outputs()
         try:
@@ -111,6 +113,12 @@ class Worker:
         if not 0 <= workload < len(self._buffers):
             raise ValueError(f"there is no workload {workload}")
         return self._ask(workload, timeout, freeze_on_answer)
+
+    def row(self, workload: int, calls: int, timeout: float, *, held: bool) -> float | None:
+        """Seconds a call, by the judge's clock alone, of so many calls in a row; `held`: with all of them queued before
+        the first begins. None where the judge's clock is precise enough for single calls. The worker stays paused."""
+        del workload, calls, timeout, held
+        return None
 
     def ping(self, timeout: float = 5.0) -> Call:
         """An empty request: the round trip that `Call.outer` contains. Pause first, as before a call."""
@@ -163,6 +171,12 @@ class Worker:
         """What it has printed so far, trimmed."""
         return self._printed.decode(errors="replace")
 
+    def kill(self) -> None:
+        """Kill it without waiting for its end, so that several end at the same time; `close` it too."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
     def close(self) -> None:
         """Kill it; returns when all its processes are seen to be gone."""
         if self._process is not None:
@@ -183,24 +197,15 @@ class Worker:
     # ------------------------------------------------------------------------------------------------------- start
 
     def _start(self, library: Path, sandbox: Sandbox) -> None:
+        self._settle(self._spawn(library, sandbox))
+
+    def _spawn(self, library: Path, sandbox: Sandbox) -> Launch:
+        """Start the process and hand it its plan, without waiting for what it says to it."""
         requests, self._requests = self._pipe()
         self._answers, answers = self._pipe()
         self._output, output = self._pipe()
         launch = self._launch(library, requests, answers)
-        argv = sandbox.wrap(launch.command, launch.policy)
-        try:
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=launch.environment,
-                pass_fds=(requests, answers, *launch.fds),
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise InfrastructureError(f"the worker can't be started: {error.strerror}") from error
+        self._process = self._begin(launch, sandbox, (requests, answers), output)
         for fd in (requests, answers, output):
             os.close(fd)
             self._fds.remove(fd)
@@ -211,12 +216,32 @@ class Worker:
         for fd in (self._answers, self._output, self._ended):
             self._poll.register(fd, select.POLLIN)
         self._send(launch.plan)
-        message = self._await(self._limits.start_timeout)
-        if message.kind == Kind.NOT_CONFINED:
-            why = message.text or "the kernel refused its seccomp rules"
-            self._fail(InfrastructureError(f"a worker can't start here: {why}", "Run `warpsmith doctor`."))
-        if message.kind != Kind.READY:
-            self._fail(explain(message, self._buffers, self._limits.memory, self._final_output()))
+        return launch
+
+    def _begin(self, launch: Launch, sandbox: Sandbox, channel: tuple[int, int], output: int) -> Leader:
+        """Start the program; what it prints goes to the descriptor `output`."""
+        try:
+            return subprocess.Popen(
+                sandbox.wrap(launch.command, launch.policy),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=launch.environment,
+                pass_fds=(*channel, *launch.fds),
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise InfrastructureError(f"the worker can't be started: {error.strerror}") from error
+
+    def _explain(self, message: Message | None, output: str) -> WorkerFailed:
+        """The failure behind a message that is not the awaited answer."""
+        return explain(message, self._buffers, self._limits.memory, output)
+
+    def _settle(self, launch: Launch) -> None:
+        """Wait until the process is ready, and take from it what it needs no more."""
+        self._require_ready()
+        assert self._process is not None
         self.pid = [self._process.pid, *descendants(self._process.pid)][-1]
         self._pidfd = os.pidfd_open(self.pid)
         self._fds.append(self._pidfd)
@@ -224,6 +249,14 @@ class Worker:
             self._take_descriptors()
         with contextlib.suppress(OSError):  # should the machine run out of memory, the worker goes first
             Path(f"/proc/{self.pid}/oom_score_adj").write_text("1000")
+
+    def _require_ready(self) -> None:
+        message = self._await(self._limits.start_timeout)
+        if message.kind == Kind.NOT_CONFINED:
+            why = message.text or "the kernel refused its seccomp rules"
+            self._fail(InfrastructureError(f"a worker can't start here: {why}", "Run `warpsmith doctor`."))
+        if message.kind != Kind.READY:
+            self._fail(self._explain(message, self._final_output()))
 
     def _take_descriptors(self) -> None:
         """From now on it gets no new descriptor, so it can open nothing. Done from out here, where the kernel's
@@ -274,7 +307,7 @@ class Worker:
             self.pause()
         if message.kind != Kind.DONE or message.nonce != nonce:
             self._watch()  # a limit that it passed explains what it then met
-            self._fail(explain(message, self._buffers, self._limits.memory, self._final_output()))
+            self._fail(self._explain(message, self._final_output()))
         return self._reading(workload, message, (self._answered - start) * 1e-9)
 
     def _request(self, nonce: int, workload: int) -> bytes:
@@ -325,7 +358,7 @@ class Worker:
             data = os.read(self._answers, MESSAGE_BYTES)
         output = self._final_output()
         if data:
-            return explain(decode(data), self._buffers, self._limits.memory, output)
+            return self._explain(decode(data), output)
         assert self._process is not None
         try:
             code = self._process.wait(timeout=1)
