@@ -7,6 +7,17 @@ from pydantic import JsonValue
 from tools.records import Interval, Record, TargetName
 
 
+class BaselineFacts(Record):
+    """How long one implementation of the reference takes on a workload."""
+
+    name: str
+    """`numpy`, `eager` (PyTorch as it is), `compile` or `compile-max-autotune` (torch.compile)."""
+    seconds: float
+    """Median."""
+    interval: Interval
+    samples: int
+
+
 class WorkloadFacts(Record):
     """What is known of one workload before any kernel runs."""
 
@@ -19,8 +30,16 @@ class WorkloadFacts(Record):
     """Fewest bytes that must move: each input read once, each output written once."""
     flops: float | None
     baseline_seconds: float
+    """Of the fastest baseline."""
     baseline_interval: Interval
+    baselines: tuple[BaselineFacts, ...] = ()
+    """All that were timed, the slower ones too."""
     limit_seconds: float
+
+    @property
+    def baseline(self) -> str:
+        """Name of the one that counts; empty where it was not written down."""
+        return min(self.baselines, key=lambda each: each.seconds).name if self.baselines else ""
 
 
 class TaskFacts(Record):

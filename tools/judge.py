@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from pydantic import JsonValue
 
 from tools.audit import audit
-from tools.baseline import time_baseline
+from tools.baseline import time_baselines
 from tools.buffers import WorkloadBuffers
 from tools.compilers import Compilers
 from tools.content import ContentSource
@@ -110,7 +110,8 @@ class Judge:
 
     def _load(self) -> None:
         self.progress("reference")
-        self.reference: Reference = load_reference(self.source)
+        with self._computing():
+            self.reference: Reference = load_reference(self.source, self.target.name)
         self.names = tuple(workload.name for workload in self.reference.workloads)
         self.weights = tuple(workload.weight for workload in self.reference.workloads)
         self.signatures = [self.reference.signature(index) for index in range(len(self.names))]
@@ -132,7 +133,7 @@ class Judge:
         return took.seconds
 
     def _open(self, took: Laps) -> None:
-        with took.lap("audit"):
+        with took.lap("audit"), self._computing():
             notes = (*self.reference.notes, *audit(self.reference, secrets.randbits(32)))
         with took.lap("hardware"):
             self.hardware: Hardware = self.device.hardware()
@@ -140,9 +141,9 @@ class Judge:
             self.buffers += [self.device.buffers(signature, self.signatures) for signature in self.signatures]
             self.content = ContentSource(self.reference, self.buffers, self.source.policy)
         with took.lap("baseline"), self.lock():
-            self._baselines = [time_baseline(self.reference, self.content, index) for index in range(len(self.names))]
+            self._baselines, more = time_baselines(self.reference, self.content, self.device.lock)
         self.baseline_seconds = [baseline.seconds for baseline in self._baselines]
-        self.facts = self._facts(notes)
+        self.facts = self._facts((*notes, *more))
 
     def __enter__(self) -> Judge:
         return self
@@ -164,6 +165,11 @@ class Judge:
         for buffers in self.buffers:
             buffers.close()
         self.buffers.clear()
+
+    def _computing(self) -> AbstractContextManager[None]:
+        """Keeps a reference that computes on the device off it while others time something there."""
+        on_device = self.target.name == "cuda" and self.source.kind == "kernelbench"
+        return self.lock(shared=True) if on_device else nullcontext()
 
     def lock(self, *, shared: bool = False) -> AbstractContextManager[None]:
         """Hold the device, see `device_lock`."""
@@ -250,6 +256,10 @@ class Judge:
         """Seconds a kernel may take on each workload."""
         return [min(TIMEOUT_LEAST + TIMEOUT_FACTOR * base, TIMEOUT_MOST) for base in self.baseline_seconds]
 
+    def baselines(self, workload: int) -> dict[str, float]:
+        """Seconds of every baseline by name, as they were when the task was opened."""
+        return {each.name: each.seconds for each in self._baselines[workload].timed}
+
     def limit_seconds(self, workload: int) -> float:
         """The shortest time the measured peaks allow."""
         baseline = self._baselines[workload]
@@ -310,6 +320,7 @@ class Judge:
             flops=baseline.flops,
             baseline_seconds=baseline.seconds,
             baseline_interval=baseline.interval,
+            baselines=baseline.timed,
             limit_seconds=self.limit_seconds(workload),
         )
 

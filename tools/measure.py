@@ -163,6 +163,8 @@ class Measurement:
             mine = self._seconds(workload)
             theirs = [s for session in self._sessions if session.rival for s in session.rival.seconds(workload)]
             base = [s for session in self._sessions if session.baseline for s in session.baseline.seconds(workload)]
+            known = judge.baselines(workload)
+            baselines = {next(iter(known)): statistics.median(base)} if base else known
             rows.append(
                 WorkloadTiming(
                     workload=name,
@@ -170,7 +172,8 @@ class Measurement:
                     seconds=statistics.median(mine),
                     interval=median_interval(mine),
                     samples=len(mine),
-                    baseline_seconds=statistics.median(base) if base else judge.baseline_seconds[workload],
+                    baseline_seconds=min(baselines.values()),
+                    baselines=baselines,
                     limit_seconds=judge.limit_seconds(workload),
                     incumbent_seconds=statistics.median(theirs) if theirs else None,
                 )
@@ -203,7 +206,8 @@ class Measurement:
         rival = None
         if self._incumbent is not None and not alone:
             rival = self._processes.enter_context(self._judge.rival(self._incumbent))
-        baseline = BaselineRunner(self._judge.reference) if self._with_baseline else None
+        here = self._with_baseline and not self._judge.reference.on_gpu
+        baseline = BaselineRunner(self._judge.reference) if here else None
         runner.drop_readings()
         self._sessions.append(Session(runner, rival, baseline, Inspection(runner)))
         return self._sessions[-1]

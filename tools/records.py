@@ -205,9 +205,17 @@ class WorkloadTiming(Record):
     interval: Interval
     samples: int
     baseline_seconds: float
+    """Of the fastest baseline."""
     limit_seconds: float
     """Shortest time that the measured bandwidth and flop peaks allow."""
     incumbent_seconds: float | None = None
+    baselines: dict[str, float] = {}
+    """Seconds of every baseline by name: `numpy`, `eager`, `compile`, `compile-max-autotune`."""
+
+    @property
+    def compiled_seconds(self) -> float | None:
+        """Of the better torch.compile, where one was timed."""
+        return min((s for name, s in self.baselines.items() if name.startswith("compile")), default=None)
 
 
 class Comparison(Record):
@@ -264,6 +272,22 @@ class Accepted(Record):
     def speedup(self) -> float:
         """Baseline time / candidate time, weighted geometric mean over workloads."""
         return weighted_geomean([(t.weight, t.baseline_seconds / t.seconds) for t in self.timings])
+
+    @property
+    def speedup_over_eager(self) -> float | None:
+        """As `speedup`, against PyTorch as it is; None unless it was timed beside torch.compile on every workload."""
+        if self.speedup_over_compile is None:
+            return None
+        return self._speedup([t.baselines.get("eager") for t in self.timings])
+
+    @property
+    def speedup_over_compile(self) -> float | None:
+        """As `speedup`, against the better torch.compile; None unless it was timed on every workload."""
+        return self._speedup([t.compiled_seconds for t in self.timings])
+
+    def _speedup(self, baselines: list[float | None]) -> float | None:
+        pairs = [(t.weight, base / t.seconds) for t, base in zip(self.timings, baselines, strict=True) if base]
+        return weighted_geomean(pairs) if len(pairs) == len(self.timings) else None
 
     @property
     def share_of_limit(self) -> float:

@@ -30,6 +30,8 @@ class Backend(Protocol):
     fixed: frozenset[str]
     """Inputs that keep their given distribution, such as a model's parameters."""
     notes: tuple[str, ...]
+    on_gpu: bool
+    """Whether it computes on the GPU."""
 
     def given(self, workload: int, seed: int) -> Inputs: ...
     def run(self, workload: int, inputs: Inputs) -> Outputs: ...
@@ -102,6 +104,11 @@ class Reference:
         Outputs that are floats in the signature come as float64, others in their own dtype.
         """
         return self._run64(workload, inputs) if self._has_oracle else None
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the reference computes on the GPU."""
+        return self._backend.on_gpu
 
     def near(self, workload: int, inputs: Inputs) -> NearExpected | None:
         """The baseline's and the oracle's values where a GPU computed them; None where there are none such."""

@@ -30,7 +30,6 @@ from tools.tasks.values import (
     as_array,
     named_outputs,
     usable_name,
-    widened,
 )
 
 
@@ -40,6 +39,7 @@ class KernelBenchBackend:
     def __init__(self, source: TaskSource, place: Place | None = None) -> None:
         self._source = source
         self.place = place or torch_place("cpu")
+        self.on_gpu = self.place.on_gpu
         self._torch = self.place.torch
         self.notes: tuple[str, ...] = ()
         self._modules = [
@@ -92,7 +92,7 @@ class KernelBenchBackend:
 
     def near(self, workload: int, inputs: Inputs) -> NearExpected | None:
         """The expected values on the GPU, where they were computed there."""
-        if not self.place.on_gpu:
+        if not self.on_gpu:
             return None
         tensors = self._tensors(inputs)
         wide = {name: _widened(self._torch, value) for name, value in tensors.items()}
@@ -103,7 +103,7 @@ class KernelBenchBackend:
 
     def noise(self, workload: int, inputs: Inputs) -> Outputs | None:
         """As `Reference.noise`, computed on the GPU; None where that has no part in it."""
-        if not self.place.on_gpu:
+        if not self.on_gpu:
             return None
         exact = self._forwarded(workload, inputs, self._tensors(inputs, wide=True))
         generator = self._torch.Generator(device=self.place.device).manual_seed(0)
@@ -170,10 +170,10 @@ class KernelBenchBackend:
     def _refuse_hidden_state(self) -> None:
         """A model that draws something outside its parameters and buffers could not be matched by any kernel."""
         inputs = self.given(0, 0)
-        first = self.run(0, inputs)
+        first = self._forwarded(0, inputs, self._tensors(inputs))
         other_model = self._model(self._modules[0], seed=2)
-        other = self._arrays(self._named(inputs, self._bound(other_model, 0, self._tensors(inputs))))
-        if any(not np.allclose(widened(first[k]), widened(other[k]), 1e-3, 1e-5, equal_nan=True) for k in first):
+        other = self._named(inputs, self._bound(other_model, 0, self._tensors(inputs)))
+        if any(not _close(self._torch, value, other[name]) for name, value in first.items()):
             raise TaskError(
                 "not_a_task",
                 "`Model` holds random values outside its parameters and buffers",
@@ -214,6 +214,13 @@ def _widened(torch: Any, value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     return value.double() if value.is_floating_point() else value.clone()
+
+
+def _close(torch: Any, one: Any, other: Any) -> bool:
+    one, other = (value.double() if isinstance(value, torch.Tensor) else value for value in (one, other))
+    if not isinstance(one, torch.Tensor):
+        return bool(one == other)
+    return bool(torch.allclose(one, other, 1e-3, 1e-5, equal_nan=True))
 
 
 def _state(model: Any) -> Iterator[tuple[str, Any]]:

@@ -18,6 +18,7 @@ from tools.tasks.values import Inputs, Outputs, Value, as_array, named_outputs, 
 class NumpyBackend:
     """The two functions of a NumPy file, called under guard."""
 
+    on_gpu = False
     fixed: frozenset[str] = frozenset()
     """Inputs whose distribution is not varied: none, all of them are data."""
 
