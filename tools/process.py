@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tools.environment import without_secrets
 from tools.errors import InfrastructureError
@@ -27,6 +27,22 @@ MARK = "WARPSMITH_COMMAND"
 _WATCH_SECONDS = 0.05
 _GONE_SECONDS = 10.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Leader(Protocol):
+    """A process that leads its own session, as `subprocess.Popen` starts one."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None:
+        """None until it was waited for; -n for a death by signal n."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code. subprocess.TimeoutExpired when it runs on."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -194,7 +210,7 @@ def _drain(selector: selectors.BaseSelector) -> None:
             pass
 
 
-def end_tree(process: subprocess.Popen[bytes], mark: str | None = None) -> None:
+def end_tree(process: Leader, mark: str | None = None) -> None:
     """Kill a process that leads its own session, with all below it and all that carry `mark`; return when all are gone.
 
     InfrastructureError when one of them does not die. Safe to call again.
