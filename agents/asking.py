@@ -13,9 +13,11 @@ from typing import TypedDict
 
 from pydantic import JsonValue
 
+from agents import nearing
+from agents.context import Context
 from agents.events import bound
-from agents.limits import StopReason, out_of_budget
-from agents.models.base import ModelError, Reply, Request
+from agents.limits import StopReason, out_of_budget, spending
+from agents.models.base import ModelError, ModelUnavailable, Reply, Request
 from agents.models.failover import Candidate, Change, Voice, Why, learnt_window
 from agents.models.money import BudgetSpent, prompt_tokens
 from agents.models.retry import Patience, Tried, persist
@@ -62,18 +64,21 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
     earlier = context.answered.find(question.call)
     if earlier is not None and context.run.blobs.holds(earlier.blob):
         return _asked(earlier.model, reply=earlier.blob)
+    if context.stopping.is_set:
+        raise await _stopped(context)
     left = voice.left()
     if not left:
         raise voice.unavailable()
     model = left[0].name
     spent = context.purse.spent_with(seat.device_seconds)
-    own = out_of_budget(spent, context.clock.elapsed, context.settings.budgets)
-    if ended := own or context.purse.common_over:
+    elapsed, budgets = context.clock.elapsed, context.settings.budgets
+    if ended := out_of_budget(spent, elapsed, budgets) or context.purse.common_over:
         return _asked(model, ended=ended)
+    nearing.tell(spending(spent, elapsed, budgets), seat.iteration, context)
     clerk = _Clerk(seat, question.request, question.call, model, write_reply)
     clerk.tell_first(question)
     try:
-        with bound(model=model):
+        with bound(model=model), context.in_flight.one():
             await persist(
                 left[0].model,
                 question.request,
@@ -85,9 +90,17 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
         return _asked(model, ended=spent_up.reason)
     except ModelError as error:
         return _failed(question, left, error)
+    except ModelUnavailable:
+        raise await _stopped(context) from None
     finally:
         context.clock.outside(clerk.outside)
     return _asked(model, reply=clerk.blob)
+
+
+async def _stopped(context: Context) -> ModelUnavailable:
+    """For a call that is not made any more, once what other coders do is finished: an error here would cut it off."""
+    await context.in_flight.none()
+    return ModelUnavailable("the run is to stop")
 
 
 def _failed(question: Question, left: list[Candidate], error: ModelError) -> Asked:

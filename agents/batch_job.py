@@ -115,7 +115,7 @@ class _Job:
         elif order.at_once:
             self.control.stop("user", grace=0.0)
         else:
-            self.control.drain("user")
+            self.control.finish("user")
 
     async def turn(self, order: Turn) -> None:
         """One turn, and word of how it ended."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agents import reflection, sections
+from agents import nearing, reflection, sections
+from agents.limits import BUDGET_WORDS
 from agents.models.base import Message
 from agents.past import Past
 from agents.room import Room
@@ -38,6 +39,7 @@ def for_planner(seat: Seat, stale: int) -> Opening:
         stale=stale,
         best=past.best,
         parallel=settings.parallel,
+        low=[BUDGET_WORDS[budget] for budget in nearing.told_before(seat.iteration, seat.context)],
     )
 
     def build(room: Room) -> list[Section]:

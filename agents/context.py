@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from agents.attempts import Attempts
 from agents.events import Journal
+from agents.in_flight import InFlight
 from agents.lessons import Lessons
 from agents.library import Library
 from agents.limits import Clock
@@ -53,3 +54,4 @@ class Context:
     clock: Clock
     library: Library
     lessons: Lessons
+    in_flight: InFlight = field(default_factory=InFlight)

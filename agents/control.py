@@ -20,6 +20,8 @@ class Control:
         self.reason: StopReason | None = None
         self.steps = RunControl()
         self.stopping = Stopping()
+        self.at_work = False
+        """Whether the run has steps to finish: not before its task was opened."""
         self._cut: Callable[[], object] | None = None
         self._recast: Callable[[Role, Sequence[str]], None] | None = None
 
@@ -31,10 +33,23 @@ class Control:
         if self._cut is not None:
             asyncio.get_running_loop().call_later(0 if again else grace, self._cut)
 
+    def finish(self, reason: StopReason = "user") -> None:
+        """Ends the run once the calls of models and tools that go on are finished, however long they take; `stop` with
+        no grace then cuts at once. What is not a step yet is cut at once."""
+        if not self.at_work:
+            self.stop(reason, grace=0.0)
+            return
+        self.drain(reason)
+        self.stopping.set()
+
     def drain(self, reason: StopReason = "user") -> None:
         """Ends the run when the step that goes on is finished, however long that takes; `stop` then cuts at once."""
         self.reason = self.reason or reason
         self.steps.request_drain(reason)
+
+    def renew(self) -> None:
+        """For another run in the same process, after one that ended."""
+        self.reason, self.steps, self.stopping = None, RunControl(), Stopping()
 
     def use(self, role: Role, spec: str, *fallback: str) -> None:
         """From its next call on another model plays `role`; it gets the whole history. The settings stay as they are:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -50,8 +51,6 @@ STEPS_AN_ITERATION = 3
 """Super-steps of the graph: plan, code, analyse."""
 _TARGET: dict[str, Target] = {"cpp": CpuTarget(), "cuda": CudaTarget()}
 """Where kernels of a language run."""
-FOR_EVER = 10 * 365 * 86_400.0
-"""Seconds."""
 
 
 async def optimize(
@@ -142,6 +141,7 @@ class _Drive:
     """Where checkpoints are kept."""
     changes: dict[str, JsonValue]
     clock: Clock = field(default_factory=Clock)
+    alarm: asyncio.TimerHandle | None = None
     state: State = field(default_factory=lambda: State(iteration=0))
 
     async def go(self) -> Outcome:
@@ -186,7 +186,10 @@ class _Drive:
             if has_ended(snapshot) and not self.told.is_concluded and not self.changes:
                 return cast(StopReason, self.state["stop"])
             context = await self._open()
-            alarm = self._end_by_wall_time()
+            if "attempts" in self.state:  # the starting kernel was judged before
+                self.clock.start()
+            self._end_by_wall_time()
+            self.control.at_work = True
             try:
                 async for state in graph.astream(
                     where_to_go_on(snapshot),
@@ -205,18 +208,19 @@ class _Drive:
                 self.journal.tell("stopping", reason="models_unavailable", message=str(error))
                 return "models_unavailable"
             finally:
-                alarm.cancel()
+                self.control.at_work = False
+                self._stop_the_alarm()
                 context.library.close()
             return cast(StopReason, self.state["stop"])
 
     async def _open(self) -> Context:
-        started = self.clock.elapsed
+        started = time.monotonic()
         facts = await self.executor.open(self.task, _TARGET[self.settings.language].name)
         self.run.write_facts(facts.model_dump(mode="json"))
         kept = {"workload", "weight", "baseline_seconds", "limit_seconds"}
         self.journal.tell(
             "task_opened",
-            seconds=self.clock.elapsed - started,
+            seconds=time.monotonic() - started,
             sandbox=facts.sandbox,
             notes=list(facts.notes),
             workloads=[workload.model_dump(mode="json", include=kept) for workload in facts.workloads],
@@ -250,14 +254,20 @@ class _Drive:
     def _recast(self, role: Role, specs: Sequence[str]) -> None:
         self.models[role] = self.casting.lineup(specs)
 
-    def _end_by_wall_time(self) -> asyncio.TimerHandle:
-        """A model or a kernel that hangs can't outlive the time budget by more than a minute and a tenth of it.
+    def _end_by_wall_time(self) -> None:
+        """A model or a kernel that hangs can't outlive the time budget by more than a minute and a tenth of it."""
+        bound = self.settings.budgets.wall_time
+        if bound is None:
+            return
+        left = 1.1 * bound + 60 - self.clock.elapsed
+        if left <= 0:
+            self.control.stop("wall_time")
+        else:
+            self.alarm = asyncio.get_running_loop().call_later(left, self._end_by_wall_time)
 
-        Without such a budget the alarm is as good as never.
-        """
-        bound = self.settings.budgets.wall_time or FOR_EVER
-        left = max(0.0, bound - self.clock.elapsed)
-        return asyncio.get_running_loop().call_later(left + 0.1 * bound + 60, self.control.stop, "wall_time")
+    def _stop_the_alarm(self) -> None:
+        if self.alarm is not None:
+            self.alarm.cancel()
 
     def _announce(self) -> None:
         about: dict[str, JsonValue] = {

@@ -25,6 +25,7 @@ from agents.event_line import VERSION, Line
 from agents.run_events import (
     AttemptJudged,
     BestChanged,
+    BudgetLow,
     Diagnosed,
     HypothesisTold,
     IterationEnded,
@@ -32,8 +33,10 @@ from agents.run_events import (
     Profiled,
     RunEnded,
     RunFailed,
+    RunPaused,
     RunResumed,
     RunStarted,
+    SamplesRaced,
     StoppingTold,
     TaskOpened,
 )
@@ -57,8 +60,11 @@ Record: TypeAlias = Annotated[
     | LessonTold
     | LessonsFailed
     | IterationEnded
+    | BudgetLow
+    | SamplesRaced
     | StoppingTold
     | RunEnded
+    | RunPaused
     | RunFailed,
     Field(discriminator="event"),
 ]

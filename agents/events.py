@@ -43,8 +43,11 @@ EventKind: TypeAlias = Literal[
     "lesson",
     "lessons_failed",
     "iteration_ended",
+    "budget_low",
+    "samples_raced",
     "stopping",
     "run_ended",
+    "run_paused",
     "run_failed",
 ]
 

@@ -1,4 +1,4 @@
-"""When a run ends: a closed set of reasons, looked at between steps.
+"""When a run ends: a closed set of reasons, looked at between steps; and which budgets are nearly used up by then.
 
 Not here: `user`, `models_unavailable` and `turn_over`, which `agents.drive` learns of, and `exhausted`, which the
 planner says.
@@ -7,7 +7,8 @@ planner says.
 from __future__ import annotations
 
 import time
-from typing import Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from agents.settings import Budgets
 from agents.state import Spent, State
@@ -26,6 +27,29 @@ StopReason: TypeAlias = Literal[
     "turn_over",
 ]
 
+Budget: TypeAlias = Literal["iterations", "money", "tokens", "wall_time", "device_time", "patience"]
+"""What a run uses up, by the reason for which it ends then."""
+BUDGET_WORDS: Final[dict[Budget, str]] = {
+    "iterations": "iterations",
+    "money": "money",
+    "tokens": "tokens",
+    "wall_time": "time",
+    "device_time": "device time",
+    "patience": "attempts without a gain",
+}
+NEARLY: Final = 0.8
+"""Share of a budget at which a run says that it is nearly used up."""
+LIFTABLE: Final[tuple[StopReason, ...]] = (
+    "iterations",
+    "money",
+    "tokens",
+    "wall_time",
+    "device_time",
+    "patience",
+    "near_limit",
+)
+"""Reasons that a larger limit takes away."""
+
 STOP_WORDS: dict[StopReason, str] = {
     "iterations": "the iteration limit was reached",
     "near_limit": "the best kernel is as near to the physical limit as asked for",
@@ -41,16 +65,43 @@ STOP_WORDS: dict[StopReason, str] = {
 }
 
 
+def limits_of(budgets: Budgets) -> dict[Budget, float | None]:
+    """None is no bound."""
+    return {
+        "iterations": budgets.iterations,
+        "money": budgets.dollars,
+        "tokens": budgets.tokens,
+        "wall_time": budgets.wall_time,
+        "device_time": budgets.device_time,
+        "patience": budgets.patience,
+    }
+
+
+class Gauge(NamedTuple):
+    """How much of a budget is used: iterations, US dollars, tokens, seconds or attempts."""
+
+    budget: Budget
+    used: float
+    limit: float
+
+
 class Clock:
-    """Seconds at work: those of earlier resumptions and those since this one began.
+    """Seconds at work: those of earlier resumptions, and those since `start`, which is once the starting kernel was
+    judged. So what it takes to begin, or to begin again, is no part of the search's time.
 
     A lap is one iteration. What models and the device took of it is told by `outside`; the rest is ours. Coders in
     parallel wait at the same time, so with several of them the rest is only a lower bound.
     """
 
     def __init__(self, before: float = 0.0) -> None:
-        self._origin = time.monotonic() - before
+        self._before = before
+        self._started: float | None = None
         self.begin_lap()
+
+    def start(self) -> None:
+        """It runs from now on, if it did not before."""
+        if self._started is None:
+            self._started = time.monotonic()
 
     def begin_lap(self) -> None:
         self._lap, self._outside = time.monotonic(), 0.0
@@ -66,18 +117,39 @@ class Clock:
 
     @property
     def elapsed(self) -> float:
-        return time.monotonic() - self._origin
+        return self._before + (0.0 if self._started is None else time.monotonic() - self._started)
+
+
+def spending(spent: Spent, elapsed: float, budgets: Budgets) -> list[Gauge]:
+    """The bounded budgets that are used up amid an iteration too."""
+    used: dict[Budget, float] = {
+        "money": spent["dollars"],
+        "tokens": spent["input_tokens"] + spent["output_tokens"],
+        "wall_time": elapsed,
+        "device_time": spent["device_seconds"],
+    }
+    return _bounded(used, budgets)
+
+
+def gauges(state: State, spent: Spent, elapsed: float, budgets: Budgets) -> list[Gauge]:
+    """All bounded budgets, between two iterations."""
+    used: dict[Budget, float] = {"iterations": state["iteration"], "patience": state["stale"]}
+    return [*spending(spent, elapsed, budgets), *_bounded(used, budgets)]
+
+
+def _bounded(used: dict[Budget, float], budgets: Budgets) -> list[Gauge]:
+    limits = limits_of(budgets)
+    return [Gauge(budget, amount, limit) for budget, amount in used.items() if (limit := limits[budget]) is not None]
+
+
+def nearly_used(found: Sequence[Gauge]) -> list[Gauge]:
+    """Those of which `NEARLY` is gone and something is left."""
+    return [gauge for gauge in found if gauge.used < gauge.limit and gauge.used / gauge.limit >= NEARLY]
 
 
 def out_of_budget(spent: Spent, elapsed: float, budgets: Budgets) -> StopReason | None:
     """The budget that is used up, if one is. Also asked within a turn, before each model call."""
-    used: dict[StopReason, tuple[float, float | None]] = {
-        "money": (spent["dollars"], budgets.dollars),
-        "tokens": (spent["input_tokens"] + spent["output_tokens"], budgets.tokens),
-        "wall_time": (elapsed, budgets.wall_time),
-        "device_time": (spent["device_seconds"], budgets.device_time),
-    }
-    return next((reason for reason, (amount, bound) in used.items() if bound is not None and amount >= bound), None)
+    return next((gauge.budget for gauge in spending(spent, elapsed, budgets) if gauge.used >= gauge.limit), None)
 
 
 def reason_to_stop(

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from agents.event_line import Line
-from agents.limits import StopReason
+from agents.limits import Budget, StopReason
 from agents.settings import Models
 from agents.state import Kind
 from memory.ledger import Outcome
@@ -120,6 +120,8 @@ class AttemptJudged(Line):
     note: str
     device_seconds: float
     """What judging it took."""
+    sample: int | None = None
+    """Which of the kernels drawn for its hypothesis it is, from 1; absent when only one was drawn."""
     seconds: float | None = None
     """Of the kernel; with the two below only when it was accepted."""
     share_of_limit: Share | None = None
@@ -192,6 +194,49 @@ class IterationEnded(Line):
     """The iteration outside model calls and tools."""
 
 
+class BudgetLow(Line):
+    """80 % of a budget are gone. Told once for each; again when its limit was raised."""
+
+    event: Literal["budget_low"]
+    budget: Budget
+    used: float
+    """Iterations, US dollars, tokens, seconds, or attempts since the last gain (`patience`)."""
+    limit: float
+    iteration: int
+    """The one that goes on; between two the last one that was finished."""
+
+
+class SampleTold(BaseModel):
+    """One kernel of several for the same hypothesis."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    sample: int
+    """From 1."""
+    kernel: str | None
+    """Hash of its content; null when its coder left none."""
+    seconds: float | None
+    """Of a short timing, side by side with the others and the best; null when it was not timed."""
+    reason: Reason | None
+    """Why a light check rejected it."""
+
+
+class SamplesRaced(Line):
+    """The judge chose between the kernels that were drawn for one hypothesis; the chosen one is judged in full."""
+
+    event: Literal["samples_raced"]
+    iteration: int
+    change: str
+    """Of the hypothesis."""
+    samples: list[SampleTold]
+    """Each has `sample` (from 1), `kernel`, `seconds` of a short timing, and `reason` where it was rejected."""
+    chosen: int | None
+    """The sample; null when no coder left a kernel."""
+    device_seconds: float
+    call: str
+    """Its name, which follows from its place in the run."""
+
+
 class StoppingTold(Line):
     """The search is over; the best kernel is measured afresh."""
 
@@ -220,6 +265,15 @@ class RunEnded(Line):
     """Baseline's time / its time."""
     elapsed: float
     """Seconds at work, over all resumptions."""
+
+
+class RunPaused(Line):
+    """The run is at a limit and its process waits for a person. `run_resumed` follows once one raised the limit."""
+
+    event: Literal["run_paused"]
+    reason: StopReason
+    go_on: str
+    """What to do."""
 
 
 class RunFailed(Line):

@@ -28,7 +28,7 @@ class Budgets(BaseModel):
     tokens: int | None = Field(default=None, ge=1)
     """Input and output tokens of all model calls."""
     wall_time: float | None = Field(default=None, gt=0)
-    """Seconds from the start of the run."""
+    """Seconds of search: opening the task and judging the starting kernel come before it, a last measurement after."""
     device_time: float | None = Field(default=None, gt=0)
     """Seconds of building, judging and profiling."""
 
@@ -82,6 +82,10 @@ class RunSettings(BaseModel):
     """What kernels are written in; the target follows from it."""
     parallel: int = Field(default=1, ge=1, le=16)
     """Hypotheses an iteration; their coders run in parallel, timings never do."""
+    samples: int = Field(default=1, ge=1, le=8)
+    """Kernels that are drawn for each hypothesis, by as many coders; the judge chooses between them."""
+    pause_at_limit: bool = False
+    """Wait for a person at a limit instead of ending (`agents.pausing`)."""
     turn_steps: int = Field(default=40, ge=1)
     """Model calls in one turn of one role."""
     context_tokens: int = Field(default=128_000, ge=8_000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents import limits, reflection
+from agents import limits, nearing, reflection
 from agents.context import Context
 from agents.limits import StopReason
 from agents.planner import Proposed
@@ -17,6 +17,7 @@ async def judge_start(state: Begin, context: Context) -> State:
     if start is not None and (not known or known[0].call is not None):
         judged = await context.attempts.judge(start, None, 0, None, call="start")
         device_seconds = judged.device_seconds
+    context.clock.start()
     return State(
         iteration=state["iteration"],
         attempts=context.attempts.count_until(0),
@@ -36,8 +37,12 @@ def reason_to_stop(state: State, context: Context) -> StopReason | None:
     best = context.run.best_of(context.attempts.first(state["attempts"]), iteration)
     share = None if best is None else context.attempts.find(best).share_of_limit
     spent = context.purse.spent_with(state.get("device_seconds", 0.0))
-    own = limits.reason_to_stop(state, spent, share, context.clock.elapsed, context.settings.budgets)
-    return own or context.purse.common_over
+    elapsed, budgets = context.clock.elapsed, context.settings.budgets
+    own = limits.reason_to_stop(state, spent, share, elapsed, budgets)
+    if reason := own or context.purse.common_over:
+        return reason
+    nearing.tell(limits.gauges(state, spent, elapsed, budgets), state["iteration"], context)
+    return None
 
 
 def planned(proposed: Proposed) -> State:

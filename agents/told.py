@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypedDict
 
+from agents.limits import NEARLY
+
 COSTLY: Final = 0.05
 """Seconds. What took longer, or cost money, is on the disk before the run goes on; the rest is cheap to do again after
 a power cut."""
@@ -53,11 +55,26 @@ class Told:
         }
         stops = [event for event in events if event["event"] == "stopping"]
         self._given_up = Counter(event.get("iteration") for event in stops if event["reason"] == "exhausted")
+        self._low: list[Mapping[str, Any]] = [event for event in events if event["event"] == "budget_low"]
         self._ended = {event["iterations"] for event in events if event["event"] == "run_ended"}
 
     def is_new(self, event: str, fields: Mapping[str, Any]) -> bool:
         """Whether no earlier process told this, as far as it is told once."""
         return _key(event, fields) not in self._keys
+
+    def told_low(self, budget: str, limit: float, before: int | None = None) -> bool:
+        """Whether it was told that so much of a budget is gone that it is nearly used up by this limit as well.
+
+        before: only what was told before that iteration began.
+        """
+        return any(
+            low["budget"] == budget and low["used"] / limit >= NEARLY and (before is None or low["iteration"] < before)
+            for low in self._low
+        )
+
+    def note_low(self, **fields: Any) -> None:
+        """This process told of a budget that is nearly used up."""
+        self._low.append(fields)
 
     def acted(self, call: str) -> Acted | None:
         """What that tool call came to, if it was finished."""

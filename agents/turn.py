@@ -243,7 +243,8 @@ async def act(seat: Seat, name: str, toolbox: Toolbox, call: ToolCall) -> Acted:
     if earlier is not None and context.run.blobs.holds(earlier["answer"]):
         return earlier
     started = time.monotonic()
-    answer = await toolbox.seated(seat).call(call)
+    with context.in_flight.one():
+        answer = await toolbox.seated(seat).call(call)
     seconds = time.monotonic() - started
     answer = answer.model_copy(update={"text": context.scrubber.known(answer.text)})
     context.clock.outside(answer.device_seconds)
@@ -271,9 +272,10 @@ async def act(seat: Seat, name: str, toolbox: Toolbox, call: ToolCall) -> Acted:
 @task
 async def judge_last(seat: Seat, kernel: str) -> float:
     """Judge the last candidate of a turn (a Kernel as JSON) if it was not judged yet. Returns seconds on the device."""
-    judged = await seat.context.attempts.judge(
-        Kernel.model_validate_json(kernel), seat.parent, seat.iteration, seat.hypothesis, seat.call
-    )
+    with seat.context.in_flight.one():
+        judged = await seat.context.attempts.judge(
+            Kernel.model_validate_json(kernel), seat.parent, seat.iteration, seat.hypothesis, seat.call
+        )
     seat.context.clock.outside(judged.device_seconds)
     return judged.device_seconds
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -26,8 +23,9 @@ from app.batch_summary import BatchSummary, TaskRow, summarize_batch
 from app.batch_tasks import batch_name, read_tasks
 from app.batch_view import Watch, print_json, watch_for
 from app.configuration import Configuration, require_usable
-from app.exits import DONE, INTERRUPTED, REJECTED
+from app.exits import DONE, REJECTED
 from app.quantities import duration, percent, times
+from app.signals import exit_code_of, stopped_by_signals
 from app.terminal import console_for, plain_table
 from memory.files import RunFolderError
 from tools.errors import TaskError, WarpsmithError
@@ -120,7 +118,7 @@ async def _work(
         config=lambda task: _config(task, plan, configuration, batch.command),
         on_event=told.show,
     )
-    with _signals_halt(crew) as caught, watch.live(lambda: crew.spent):
+    with stopped_by_signals(crew.halt) as caught, watch.live(lambda: crew.spent):
         await crew.run()
     return caught[0] if caught else None
 
@@ -137,30 +135,6 @@ class _Reporter:
         if event.kind in ("turned", "failed", "refused") and event.fields.get("status") != "paused":
             self._summary = summarize_batch(self._folder, self._summary)
             write_summary(self._folder, self._summary)
-
-
-@contextmanager
-def _signals_halt(crew: Crew) -> Iterator[list[int]]:
-    """The first signal lets the steps that go on finish, the second stops at once; the list gets those that came.
-
-    SIGHUP is left alone where it is ignored, as under nohup.
-    """
-    loop = asyncio.get_running_loop()
-    caught: list[int] = []
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    numbers += [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []
-
-    def halt(number: int) -> None:
-        caught.append(number)
-        crew.halt(at_once=len(caught) > 1)
-
-    for number in numbers:
-        loop.add_signal_handler(number, halt, number)
-    try:
-        yield caught
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
 
 
 def _config(
@@ -196,7 +170,7 @@ def _finish(folder: BatchFolder, console: Console, as_json: bool, caught: int | 
     if as_json:
         print_json({"event": "summary", **summary.model_dump(mode="json"), "report": str(page) if page else None})
     if caught is not None:
-        return INTERRUPTED if caught == signal.SIGINT else 128 + caught
+        return exit_code_of(caught)
     return DONE if summary.all_found else REJECTED
 
 

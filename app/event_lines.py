@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pydantic import JsonValue
 
 from agents.events import Event
-from agents.limits import STOP_WORDS
+from agents.limits import BUDGET_WORDS, STOP_WORDS
 from app.plain import one_line
-from app.quantities import duration, percent, span
+from app.quantities import duration, figure, money, percent, span, tokens
 
 Fields = dict[str, JsonValue]
 
@@ -56,7 +56,7 @@ def activity(event: Event) -> str:
             return f"{f.get('role')}: {f.get('model')} answered"
         case "profiled" | "diagnosed":
             return f"analyst: {f.get('attempt')} is bound by {f.get('bottleneck')}"
-        case "model_retried" | "model_corrected":
+        case "model_retried" | "model_corrected" | "samples_raced" | "run_paused":
             return line(event)
         case _:
             return ""
@@ -129,12 +129,45 @@ def _opened_line(f: Fields) -> str:
     return "; ".join([f"task opened in {span(number(f, 'seconds'))}", *workloads(f)])
 
 
+def _low_line(f: Fields) -> str:
+    budget, used, limit = str(f.get("budget")), number(f, "used") or 0.0, number(f, "limit") or 0.0
+    words = next((words for name, words in BUDGET_WORDS.items() if name == budget), budget)
+    write = _AMOUNTS.get(budget, figure)
+    return f"{percent(used / limit if limit else None)} of the {words} are gone: {write(used)} of {write(limit)}"
+
+
+def _raced_line(f: Fields) -> str:
+    found = f.get("samples")
+    samples = [sample for sample in (found if isinstance(found, list) else []) if isinstance(sample, dict)]
+    told = [f"{sample.get('sample')}: {_sample_words(sample)}" for sample in samples]
+    chosen = "none left a kernel" if f.get("chosen") is None else f"{f.get('chosen')} is judged in full"
+    return one_line_after(f"samples {', '.join(told)}; {chosen}", f.get("change"))
+
+
+def _sample_words(sample: Fields) -> str:
+    if sample.get("kernel") is None:
+        return "no kernel"
+    if sample.get("reason") is not None:
+        return str(sample["reason"]).replace("_", " ")
+    return "not timed" if sample.get("seconds") is None else duration(number(sample, "seconds"))
+
+
+_AMOUNTS: dict[str, Callable[[float], str]] = {
+    "money": money,
+    "tokens": lambda amount: tokens(round(amount)),
+    "wall_time": span,
+    "device_time": span,
+}
+"""How a budget is written; the others are counts."""
 _LINES: dict[str, Callable[[Fields], str]] = {
     "run_started": lambda f: f"run {f.get('run')}: opening the task, measuring the machine and the baseline",
     "run_resumed": lambda f: f"run {f.get('run')} goes on after {f.get('attempts')} attempts: opening the task again",
     "task_opened": _opened_line,
     "attempt_judged": attempt_line,
     "iteration_ended": _iteration_line,
+    "budget_low": _low_line,
+    "samples_raced": _raced_line,
+    "run_paused": lambda f: f"paused: {stop_reason(f)}; to go on: {f.get('go_on')}",
     "model_retried": _retried_line,
     "model_changed": _changed_line,
     "model_corrected": _corrected_line,

@@ -24,7 +24,7 @@ LOOK_EVERY: Final = 0.2
 """Seconds between two looks at a file that did not grow."""
 RESUMED_WITHIN: Final = 10.0
 """Seconds in which a run whose process is gone may be resumed before one no longer waits for it."""
-ENDS: Final = ("run_ended", "run_failed")
+ENDS: Final = ("run_ended", "run_paused", "run_failed")
 
 How: TypeAlias = Literal["ended", "died"]
 OnLine: TypeAlias = Callable[[Json], None]

@@ -44,6 +44,10 @@ class Progress(Protocol):
         """`speaker`, a role, said `piece` in the middle of a reply."""
         ...
 
+    def note(self, text: str) -> None:
+        """Something about the run's process, such as that it is to stop."""
+        ...
+
 
 def progress_for(console: Console, wall_time: float | None, bill: Bill | None = None) -> Progress:
     """A panel on a terminal, lines otherwise. wall_time: the run's time budget in seconds; bill: what was paid
@@ -79,6 +83,9 @@ class Lines:
     def say(self, speaker: str, piece: str) -> None:
         del speaker, piece  # whole replies are in the run's transcripts
 
+    def note(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
 
 def count(bill: Bill, event: Event) -> None:
     """Put an event's cost or limits on the bill, if it has some."""
@@ -94,11 +101,14 @@ class Panel:
     def __init__(self, console: Console, wall_time: float | None, bill: Bill | None = None) -> None:
         self._console = console
         self._wall_time = wall_time
-        self._began = time.monotonic()
+        self._worked = 0.0
+        self._since: float | None = None
+        """Seconds of search by the last event that said so, and when that was."""
         self._state: Fields = {}
         self._best: Fields = {}
         self._recent: list[Fields] = []
         self._doing = "opening the task, measuring the machine and the baseline"
+        self._note = "Ctrl-C finishes the step, saves and reports"
         self._bill = bill or Bill()
         self._speech = Speech(SPOKEN_LINES)
         self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=4, transient=True)
@@ -115,9 +125,13 @@ class Panel:
     def say(self, speaker: str, piece: str) -> None:
         self._speech.add(speaker, piece)
 
+    def note(self, text: str) -> None:
+        self._note = text
+
     def show(self, event: Event) -> None:
         f = event.fields
         count(self._bill, event)
+        self._keep_time(event)
         if event.event in PAID:
             self._speech.end(str(f.get("role")))
         match event.event:
@@ -135,17 +149,26 @@ class Panel:
                 self._recent = [*self._recent, f][-RECENT:]
             case "best_changed":
                 self._best = f
-            case "model_changed":
+            case "model_changed" | "budget_low":
                 self._console.print(Text(line(event), style="yellow"), highlight=False)
-            case "tool_called" | "profiled" | "diagnosed" | "model_called" | "model_retried" | "model_corrected":
-                self._doing = activity(event)
             case "stopping":
                 self._doing = f"stopping: {stop_reason(f)}; measuring the best kernel afresh"
             case _:
-                pass
+                self._doing = activity(event) or self._doing
+
+    def _keep_time(self, event: Event) -> None:
+        """By the run's own clock, which begins when its start was judged."""
+        self._worked = number(event.fields, "elapsed") or self._worked
+        if event.event in ("iteration_started", "iteration_ended"):
+            self._since = time.monotonic()
+        elif event.event in ("run_started", "run_resumed", "run_ended"):
+            self._since = None
+
+    def _elapsed(self) -> float:
+        return self._worked + (0.0 if self._since is None else time.monotonic() - self._since)
 
     def _draw(self) -> RenderableType:
-        elapsed = time.monotonic() - self._began
+        elapsed = self._elapsed()
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim")
         grid.add_column()
@@ -160,7 +183,7 @@ class Panel:
         doing.truncate(width)
         recent = [Text(attempt_line(f), style=_style(f), overflow="ellipsis", no_wrap=True) for f in self._recent]
         spoken = [self._speech] if self._speech else []
-        foot = Text("Ctrl-C stops and keeps the best", style="dim")
+        foot = Text(self._note, style="dim")
         return Group(Text(), *recent, Text(), grid, Text(), doing, *spoken, foot)
 
     def _iteration(self) -> str:

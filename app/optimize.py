@@ -6,10 +6,8 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -21,15 +19,20 @@ from agents.checkpoints import passwords_in, public_address
 from agents.control import Control
 from agents.drive import optimize
 from agents.events import OnEvent
+from agents.limits import StopReason
+from agents.pausing import forget
 from agents.secrets import Scrubber
 from agents.settings import ROLES, Budgets, Models, RunSettings
 from app.bill import bill_of
+from app.changes import as_told
 from app.configuration import Asked, Configuration, Sourced, configure, require_usable
-from app.exits import DONE, INTERRUPTED, REJECTED
+from app.exits import DONE, REJECTED
 from app.inputs import documents_at, kernel_at, lessons_at, seconds_of, task_at
 from app.live import Progress, progress_for
+from app.pausing import may_wait, wait_for_a_person
 from app.plain import one_line
 from app.report import baseline_name, write_report
+from app.signals import CUTTING, FINISHING, exit_code_of, stopped_by_signals
 from app.summary import summarize
 from app.terminal import console_for, print_summary
 from app.tracing import traced
@@ -41,7 +44,6 @@ from tools.records import TargetName
 from tools.task import TaskSource
 
 BEGUN = "iteration_started"
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ def carry_out(
     console = console_for(stderr=as_json)
     for text in model_lines(configuration):
         console.print(text, markup=False, highlight=False, soft_wrap=True)
+    forget(run.path)
     told = run.events()
     for text in hints:
         run.add_hint(text, 1 + max((int(str(line["iteration"])) for line in told if line["event"] == BEGUN), default=0))
@@ -234,54 +237,64 @@ async def _drive(
 ) -> int | None:
     """Drive the run; the number of the signal that stopped it, if one did. Everything it started is gone afterwards."""
     control = Control()
-    with _signals_stop(control) as caught, progress:
+
+    def stop(at_once: bool) -> None:
+        progress.note(CUTTING if at_once else FINISHING)
+        control.stop("user", grace=0.0) if at_once else control.finish("user")
+
+    async def drive(settings: RunSettings, changes: dict[str, JsonValue] | None) -> StopReason:
+        outcome = await optimize(
+            task,
+            settings,
+            run,
+            executor,
+            on_event,
+            control=control,
+            connections=configuration.connections,
+            catalogue=configuration.catalogue,
+            on_text=progress.say,
+            state=state,
+            changes=changes,
+        )
+        return outcome.reason
+
+    with run.alone(), stopped_by_signals(stop) as caught, progress:
         try:
-            await optimize(
-                task,
-                settings,
-                run,
-                executor,
-                on_event,
-                control=control,
-                connections=configuration.connections,
-                catalogue=configuration.catalogue,
-                on_text=progress.say,
-                state=state,
-                changes=changes,
-            )
+            reason = await drive(settings, changes)
+            while may_wait(settings, reason) and not caught:
+                await executor.close()  # others may have the device meanwhile
+                lifted = await wait_for_a_person(
+                    run,
+                    task.name,
+                    reason,
+                    on_event=on_event,
+                    on_paused=lambda: _report(run),
+                    given_up=lambda: caught,
+                )
+                if lifted is None:
+                    break
+                settings = lifted.settings
+                control.renew()
+                reason = await drive(settings, as_told(lifted.changes))
         finally:
             await executor.close()
     return caught[0] if caught else None
 
 
-@contextmanager
-def _signals_stop(control: Control) -> Iterator[list[int]]:
-    """The first Ctrl-C asks the run to end, the second cuts it; the list gets the signals that came."""
-    loop = asyncio.get_running_loop()
-    caught: list[int] = []
-
-    def stop(number: int) -> None:
-        caught.append(number)
-        control.stop("user")
-
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, stop, number)
+def _report(run: RunFolder) -> Path | None:
+    """One that can't be written costs a sentence, not the result."""
     try:
-        yield caught
-    finally:
-        for number in STOP_SIGNALS:
-            loop.remove_signal_handler(number)
+        return write_report(RunFolder(run.path))
+    except RunFolderError as error:
+        print(f"warning: {error}", file=sys.stderr)
+        return None
 
 
 def _finish(run: RunFolder, console: Console, as_json: bool, stopped: int | None) -> int:
-    """Report and table; a report that can't be written costs a sentence, not the result."""
+    """Report and table."""
     run = RunFolder(run.path)
     summary = summarize(run)
-    report: Path | None = None
-    try:
-        report = write_report(run)
-    except RunFolderError as error:
-        print(f"warning: {error}", file=sys.stderr)
+    report = _report(run)
     print_summary(console, summary, baseline_name(run))
     console.print(f"run       {run.path}", markup=False, highlight=False, soft_wrap=True)
     if report is not None:
@@ -289,7 +302,7 @@ def _finish(run: RunFolder, console: Console, as_json: bool, stopped: int | None
     if as_json:
         print(json.dumps(summary.model_dump(mode="json") | {"report": str(report) if report else None}))
     if stopped is not None:
-        return INTERRUPTED if stopped == signal.SIGINT else 128 + stopped
+        return exit_code_of(stopped)
     return DONE if summary.best is not None else REJECTED
 
 

@@ -1,49 +1,39 @@
 """`warpsmith resume`: a run that was begun before goes on, as it was asked for but for what is asked otherwise now.
 
-`config.json` always holds what is asked for; its `history` says what was asked for before, one entry a resumption that
-changed something, and is only ever added to.
+One that waits at its limit in another process goes on there (`app.pausing`).
 """
 
 from __future__ import annotations
 
+import json
 import os
-import time
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
-from pydantic import JsonValue, ValidationError
+from pydantic import ValidationError
 
-from agents.limits import STOP_WORDS, StopReason
 from agents.models.registry import resolve
 from agents.models.spec import TAKES_REST_AS_IT_IS, parse_spec
+from agents.pausing import paused_in
 from agents.secrets import MARK
 from agents.settings import ROLES, Budgets, Models, RunSettings
 from agents.upgrade import upgrade
+from app.changes import as_told, changes_between, with_history
 from app.configuration import Asked, Configuration, RoleChoice, Sourced, configure, fallbacks, require_usable
+from app.exits import DONE
 from app.inputs import documents_at, find_run
 from app.optimize import asked_for, carry_out, judged_at, near_limit_of, span_of
+from app.pausing import ask_to_go_on, refuse_at_its_limit
+from app.terminal import console_for
 from memory.files import Json, RunFolderError
+from memory.lock import FolderInUse
 from memory.runs import RunFolder
 from tools.errors import WarpsmithError
 from tools.task import TaskSource
 
-Changes: TypeAlias = Mapping[str, tuple[JsonValue, JsonValue]]
-"""What is asked for otherwise, before and after, by dotted name: `budgets.iterations`, `models.coder`, `executor`."""
-
 THE_RUN: Final = "as before"
 """The source of what nobody asks for otherwise."""
-_LIMITS: Final[dict[StopReason, tuple[str, str]]] = {
-    "iterations": ("iterations", "--iterations 400"),
-    "near_limit": ("near_limit", "--near-limit 2"),
-    "patience": ("patience", "--patience 80"),
-    "money": ("dollars", "--max-dollars 20"),
-    "tokens": ("tokens", "--max-tokens 5000000"),
-    "wall_time": ("wall_time", "--wall-time 8h"),
-    "device_time": ("device_time", "--device-time 2h"),
-}
-"""Reasons to end that a larger budget takes away: the budget, and how to give one."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +52,8 @@ class Request:
     near_limit: float | None = None
     """Percent; 0 switches it off."""
     parallel: int | None = None
+    samples: int | None = None
+    pause_at_limit: bool | None = None
     docs: tuple[Path, ...] = ()
     """Join those that the run has."""
     hints: tuple[str, ...] = ()
@@ -107,31 +99,78 @@ def resume_run(request: Request, as_json: bool) -> int:
     option can't be used, or the run reached a limit that is as it was), and what `agents.drive.optimize` raises.
     """
     run = find_run(request.run, request.runs)
-    with run.alone():
-        upgrade(run)
-        begun = Begun.of(run)
-        configuration = _configuration(request.asked, begun)
-        require_usable(configuration)
-        _require_local_models(configuration)
-        settings = changed_settings(request, begun.settings, configuration)
-        spec, state = request.executor or begun.executor, request.state or begun.state
-        wanted = asked_for(settings, configuration, spec, state, request.command)
-        changes = changes_between(begun.config, wanted)
-        _refuse_at_its_limit(run, changes)
-        executor = judged_at(spec, configuration)
-        run.write_config(_with_history(begun.config, wanted, changes))
-        return carry_out(
-            begun.task,
-            settings,
-            run,
-            executor,
-            configuration=configuration,
-            as_json=as_json,
-            state=state,
-            changes=_told(changes),
-            hints=request.hints,
-            otel=request.otel,
+    try:
+        with run.alone():
+            return _go_on(run, request, as_json)
+    except FolderInUse:
+        if paused_in(run.path) is None:
+            raise
+    if _lift(run, request, as_json):
+        return DONE
+    with run.alone():  # the process that waited is gone
+        return _go_on(run, request, as_json)
+
+
+def _go_on(run: RunFolder, request: Request, as_json: bool) -> int:
+    """In this process, which holds the run's folder."""
+    upgrade(run)
+    begun = Begun.of(run)
+    configuration = _configuration(request.asked, begun)
+    require_usable(configuration)
+    _require_local_models(configuration)
+    settings = changed_settings(request, begun.settings, configuration)
+    spec, state = request.executor or begun.executor, request.state or begun.state
+    wanted = asked_for(settings, configuration, spec, state, request.command)
+    changes = changes_between(begun.config, wanted)
+    refuse_at_its_limit(run, changes)
+    executor = judged_at(spec, configuration)
+    run.write_config(with_history(begun.config, wanted, changes))
+    return carry_out(
+        begun.task,
+        settings,
+        run,
+        executor,
+        configuration=configuration,
+        as_json=as_json,
+        state=state,
+        changes=as_told(changes),
+        hints=request.hints,
+        otel=request.otel,
+    )
+
+
+def _lift(run: RunFolder, request: Request, as_json: bool) -> bool:
+    """Have the process that waits there go on with what is asked for; False when it is gone.
+
+    Raises WarpsmithError for what only a process that begins can take.
+    """
+    asked = request.asked
+    other = (asked.model, asked.planner, asked.coder, asked.analyst, asked.fallback, asked.base_url, asked.dialect)
+    if any(other) or request.executor or request.state or request.otel is not None:
+        paused = paused_in(run.path)
+        raise WarpsmithError(
+            f"{run.id} waits in another process, which keeps its models, executor, state and traces",
+            f"Stop it first, then resume: kill -INT {paused.pid if paused else 'PID'}",
         )
+    begun = Begun.of(run)
+    settings = changed_settings(request, begun.settings, _configuration(asked, begun))
+    wanted: Json = {name: begun.config.get(name) for name in ("version", "executor", "state", "endpoints")}
+    wanted |= {"command": list(request.command), "settings": settings.model_dump(mode="json")}
+    changes = changes_between(begun.config, wanted)
+    refuse_at_its_limit(run, changes)
+    paused = ask_to_go_on(run, wanted, request.hints)
+    if paused is None:
+        return False
+    if as_json:
+        print(json.dumps({"run": run.id, "path": str(run.path), "process": paused.pid, "changes": as_told(changes)}))
+    else:
+        console_for().print(
+            f"run       {run.path} goes on in process {paused.pid}; see it: warpsmith logs {run.id} --follow",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+    return True
 
 
 def changed_settings(request: Request, before: RunSettings, configuration: Configuration) -> RunSettings:
@@ -156,18 +195,11 @@ def changed_settings(request: Request, before: RunSettings, configuration: Confi
                 fallback={role: choice.fallback.value for role, choice in configuration.roles.items()},
             ),
             "parallel": request.parallel or before.parallel,
+            "samples": request.samples or before.samples,
+            "pause_at_limit": before.pause_at_limit if request.pause_at_limit is None else request.pause_at_limit,
             "documents": tuple(dict.fromkeys(documents)),
         }
     )
-
-
-def changes_between(
-    before: Mapping[str, JsonValue], after: Mapping[str, JsonValue]
-) -> dict[str, tuple[JsonValue, JsonValue]]:
-    """What is asked for otherwise, by dotted name: `budgets.iterations`, `models.coder`, `executor`, `version`."""
-    old, new = dict(_flat(_compared(before))), dict(_flat(_compared(after)))
-    names = [*old, *(name for name in new if name not in old)]
-    return {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
 
 
 def _configuration(asked: Asked, begun: Begun) -> Configuration:
@@ -221,41 +253,3 @@ def _with_source(role: str, choice: RoleChoice, asked: Asked) -> RoleChoice:
     if getattr(asked, role) is None:
         model = Sourced(model.value, THE_RUN if asked.model is None else "--model")
     return RoleChoice(model, fallback)
-
-
-def _compared(config: Mapping[str, JsonValue]) -> Json:
-    """What may change, under the names that a person is told."""
-    settings = config.get("settings")
-    kept = {name: config.get(name) for name in ("executor", "state", "version")}
-    return {**(settings if isinstance(settings, dict) else {}), **kept, "endpoints": config.get("endpoints") or {}}
-
-
-def _flat(value: Mapping[str, JsonValue], prefix: str = "") -> Iterator[tuple[str, JsonValue]]:
-    """Nested objects as dotted names; an empty one, and one that lacks a field that another has, as None."""
-    for name, part in value.items():
-        if isinstance(part, dict):
-            yield from _flat(part, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", part or None
-
-
-def _told(changes: Changes) -> Json:
-    return {name: {"before": before, "after": after} for name, (before, after) in changes.items()}
-
-
-def _with_history(before: Json, wanted: Json, changes: Changes) -> Json:
-    """The configuration from now on."""
-    history = before.get("history")
-    entries = list(history) if isinstance(history, list) else []
-    if changes:
-        entries.append({"at": time.time(), "command": wanted["command"], "changes": _told(changes)})
-    return before | wanted | {"command": before.get("command", wanted["command"]), "history": entries}
-
-
-def _refuse_at_its_limit(run: RunFolder, changes: Changes) -> None:
-    """Raises WarpsmithError for a run that ended at a limit which is as it was: it would end at once."""
-    reason = (run.outcome() or {}).get("reason")
-    limit = next((limit for known, limit in _LIMITS.items() if known == reason), None)
-    if limit is not None and f"budgets.{limit[0]}" not in changes:
-        words = next(words for known, words in STOP_WORDS.items() if known == reason)
-        raise WarpsmithError(f"{run.id} ended since {words}, and that limit is as it was", f"Raise it: {limit[1]}")

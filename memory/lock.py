@@ -20,6 +20,10 @@ from memory.files import RunFolderError, write_failure
 LOCK_NAME = "run.lock"
 
 
+class FolderInUse(RunFolderError):
+    """Another process writes into the folder."""
+
+
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
     """Nobody else writes into `folder` meanwhile. Raises RunFolderError when another process does already, and when
@@ -65,7 +69,7 @@ def _write(descriptor: int, text: str) -> None:
         return
 
 
-def _in_use(folder: Path, path: Path) -> RunFolderError:
+def _in_use(folder: Path, path: Path) -> FolderInUse:
     try:
         holder = json.loads(path.read_bytes())
         pid, host = int(holder["pid"]), str(holder["host"])
@@ -74,6 +78,6 @@ def _in_use(folder: Path, path: Path) -> RunFolderError:
     except (OSError, ValueError, KeyError, TypeError):
         known = False
     if not known:
-        return RunFolderError(f"the run {folder.name} is in use by another process", "Stop that one first.")
+        return FolderInUse(f"the run {folder.name} is in use by another process", "Stop that one first.")
     who = f"process {pid}" if here else f"process {pid} on {host}"
-    return RunFolderError(f"the run {folder.name} is in use by {who}", f"Stop it first: kill -INT {pid}")
+    return FolderInUse(f"the run {folder.name} is in use by {who}", f"Stop it first: kill -INT {pid}")

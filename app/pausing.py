@@ -1,0 +1,106 @@
+"""`--pause-at-limit`: the run waits at its limit, and another terminal's `warpsmith resume` lets it go on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from agents.events import Journal, OnEvent, bound
+from agents.limits import LIFTABLE, STOP_WORDS, StopReason
+from agents.pausing import LIFT_NAME, Paused, lift, lifted, paused_in, waiting
+from agents.settings import RunSettings
+from app.changes import Changes, changes_between, with_history
+from memory.files import Json, RunFolderError
+from memory.runs import RunFolder
+from tools.errors import WarpsmithError
+
+RAISES: Final[dict[StopReason, tuple[str, str]]] = {
+    "iterations": ("iterations", "--iterations 400"),
+    "near_limit": ("near_limit", "--near-limit 2"),
+    "patience": ("patience", "--patience 80"),
+    "money": ("dollars", "--max-dollars 20"),
+    "tokens": ("tokens", "--max-tokens 5000000"),
+    "wall_time": ("wall_time", "--wall-time 8h"),
+    "device_time": ("device_time", "--device-time 2h"),
+}
+"""Reasons to end that a larger budget takes away: the budget, and how to give one."""
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """What a person asked for of a run that waited."""
+
+    settings: RunSettings
+    changes: Changes
+
+
+def may_wait(settings: RunSettings, reason: StopReason) -> bool:
+    """Whether a run that came to its end for `reason` is to wait for a person."""
+    return settings.pause_at_limit and reason in LIFTABLE
+
+
+def how_to_go_on(run: RunFolder, reason: StopReason) -> str:
+    """The command that lifts the limit, with an amount for an example."""
+    return f"warpsmith resume {shlex.quote(str(run.path))} {RAISES[reason][1]}"
+
+
+async def wait_for_a_person(
+    run: RunFolder,
+    task: str,
+    reason: StopReason,
+    *,
+    on_event: OnEvent,
+    on_paused: Callable[[], object],
+    given_up: Callable[[], object],
+) -> Lifted | None:
+    """What is asked for once somebody asks; None once nobody will. The caller holds the run's folder.
+
+    on_paused: called when the folder says that the run waits. Raises RunFolderError.
+    """
+    with (
+        waiting(run.path, reason),
+        bound(run=run.id, task=task),
+        Journal(run.path / "events.jsonl", on_event) as journal,
+    ):
+        journal.tell("run_paused", reason=reason, go_on=how_to_go_on(run, reason))
+        on_paused()
+        while (asked := await lifted(run.path, given_up)) is not None:
+            try:
+                return _taken(run, asked)
+            except (KeyError, TypeError, ValueError):
+                continue  # whatever wrote that into the folder was none of ours
+    return None
+
+
+def ask_to_go_on(run: RunFolder, wanted: Json, hints: tuple[str, ...]) -> Paused | None:
+    """Have the process that waits there go on. None when it is gone, and nothing was asked. Raises RunFolderError."""
+    paused = paused_in(run.path)
+    return paused if paused is not None and lift(run.path, {"wanted": wanted, "hints": list(hints)}) else None
+
+
+def refuse_at_its_limit(run: RunFolder, changes: Changes) -> None:
+    """Raises WarpsmithError for a run that ended at a limit which is as it was: it would end at once."""
+    reason = (run.outcome() or {}).get("reason")
+    known = next((known for known in RAISES if known == reason), None)
+    if known is not None and f"budgets.{RAISES[known][0]}" not in changes:
+        message = f"{run.id} ended since {STOP_WORDS[known]}, and that limit is as it was"
+        raise WarpsmithError(message, f"Raise it: {RAISES[known][1]}")
+
+
+def _taken(run: RunFolder, asked: Json) -> Lifted:
+    """Written down as of any resumption. Raises KeyError, TypeError and ValueError for what is no such thing."""
+    wanted, hints = asked["wanted"], asked["hints"]
+    if not isinstance(wanted, dict) or not isinstance(hints, list):
+        raise TypeError(f"{LIFT_NAME} is not as it should be")
+    settings = RunSettings.model_validate(wanted["settings"])
+    config = run.config()
+    changes = changes_between(config, wanted)
+    run.write_config(with_history(config, wanted, changes))
+    iteration = (run.outcome() or {}).get("iterations")
+    if not isinstance(iteration, int):
+        raise RunFolderError(f"{run.path} has no outcome any more")
+    for text in hints:
+        run.add_hint(str(text), iteration + 1)
+    return Lifted(settings, changes)
