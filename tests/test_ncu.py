@@ -17,7 +17,7 @@ from tools.profilers import ncu
 from tools.profilers.ncu import Wanted, collect_command, fault_of, page_command, uncounted
 from tools.profilers.ncu_causes import SUSPECTS
 from tools.profilers.ncu_classify import CLASSES, Reading, classify, top_stalls
-from tools.profilers.ncu_csv import base_unit, number, parse_raw, parse_rules, parse_source
+from tools.profilers.ncu_csv import LineSamples, base_unit, number, parse_raw, parse_rules, parse_source
 from tools.profilers.ncu_limits import find_limit, stall_shares
 from tools.profilers.ncu_metrics import FIGURES, STALLS, can_be_asked, is_known, named, parse_query, read, validate
 from tools.profilers.ncu_report import Findings, Pages, hot_lines, read_report
@@ -329,6 +329,31 @@ def test_hot_lines_say_what_warps_wait_for() -> None:
     assert hot_lines(parse_source(CONFLICT), "another(int)", files) == ()
 
 
+def test_a_line_that_the_profiler_could_not_open_has_its_text_from_the_kernel() -> None:
+    unopened = [
+        LineSamples("kernel.cu", "f", 2, "<Unable to open source file>", 60, {}),
+        LineSamples("/usr/include/cuda_fp16.hpp", "f", 7, "<Unable to open source file>", 30, {}),
+        LineSamples("kernel.cu", "f", 99, "<Unable to open source file>", 10, {}),
+    ]
+    lines = hot_lines(unopened, "f", {"kernel.cu": "void f() {\n    wait();\n}\n"})
+    assert [(line.file, line.line, line.text) for line in lines] == [
+        ("kernel.cu", 2, "wait();"),
+        ("/usr/include/cuda_fp16.hpp", 7, ""),
+        ("kernel.cu", 99, ""),
+    ]
+
+
+def test_sectors_beyond_need_are_shown_and_told_where_they_are_not_the_cause() -> None:
+    strided = reading_of(figures_of("strided_copy"))
+    assert sum("coalesced accesses would not need" in sentence for sentence in strided.evidence) == 1
+    served = reading_of(figures_of("strided_copy") | {"l1_load_hit_rate": 0.97})
+    assert served.cause == "dram_bandwidth"
+    assert any("would not need; L1 serves 97% of its loads" in sentence for sentence in served.evidence)
+    found = read_report(Pages(RAW, DETAILS, ""), {})
+    assert isinstance(found, Findings)
+    assert "excess_sectors" in {metric.name for metric in found.metrics}
+
+
 # ---------------------------------------------------------------------------------------------------- table and chip
 
 
@@ -533,6 +558,21 @@ def test_a_run_goes_from_the_program_to_findings(tmp_path: Path, monkeypatch: py
     assert found.missing[0].startswith("sm__no_such_thing.avg: this chip does not have it")
     assert "sm__no_such_thing" not in log.read_text()
     assert "gpu__time_duration.sum" in log.read_text()
+
+
+def test_a_chip_is_asked_for_its_metrics_once_and_not_kept_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARPSMITH_CACHE", str(tmp_path / "cache"))
+    script, log = tmp_path / "ncu", tmp_path / "asked"
+    answer = f'echo "$*" >> {log}; gzip -dc {ZOO}/query_metrics_gh100.txt.gz; case "$*" in *launch*) exit $FAILS;; esac'
+    script.write_text(f"#!/bin/sh\n{answer}\n")
+    script.chmod(0o755)
+    for fails, asked in (("1", 2), ("0", 4), ("0", 4)):
+        monkeypatch.setenv("FAILS", fails)
+        ncu.chip_metrics.cache_clear()
+        assert "dram__bytes" in ncu.chip_metrics(str(script))
+        assert len(log.read_text().splitlines()) == asked
 
 
 def test_only_what_has_a_roll_up_is_asked_for_by_name() -> None:

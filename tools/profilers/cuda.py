@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -55,7 +56,9 @@ def profile_kernel(judge: Judge, kernel: Kernel, workload: str | None = None, me
     if strange:
         raise KernelError(f"`{strange[0]}` can't be the name of a metric", "Write it as ncu does: dram__bytes.sum")
     facts, index = workload_facts(judge.facts.workloads, workload)
-    build = judge.build_variant(kernel, "release")
+    with judge.lock(shared=True):
+        judge.prepare(1)
+        build = judge.build_variant(kernel, "release")
     if build.library is None:
         raise KernelError(f"the kernel does not build: {build.message}", "Compile it first.")
     peak = judge.hardware.peak(judge.arithmetic(index))
@@ -67,10 +70,12 @@ def profile_kernel(judge: Judge, kernel: Kernel, workload: str | None = None, me
         flops=facts.flops if peak is not None else None,
         peak_flops=peak if facts.flops is not None else None,
     )
-    device, arithmetic = build.report.device, judge.arithmetic(index)
-    standing = Standing(kernel.id, facts, roofline, arithmetic, device, _machine_code(judge, build))
     judge.progress("counters")
-    return assemble(standing, _counters(judge, kernel, build, index, metrics), metrics)
+    with ThreadPoolExecutor(1) as beside:
+        code = beside.submit(_machine_code, judge, build)
+        counted = _counters(judge, kernel, build, index, metrics)
+    standing = Standing(kernel.id, facts, roofline, judge.arithmetic(index), build.report.device, code.result())
+    return assemble(standing, counted, metrics)
 
 
 def assemble(standing: Standing, counted: Findings | Uncounted, asked: Sequence[str] = ()) -> Profile:

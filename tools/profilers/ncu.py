@@ -11,10 +11,12 @@ import functools
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tools.cache import stored
 from tools.counters import Fault, Uncounted
 from tools.errors import InfrastructureError
 from tools.process import Completed, run_command
@@ -36,11 +38,14 @@ SECTIONS: Final = (
 )
 """What the table and ncu's rules need. Sampling over time is left out: it adds passes, and nothing here reads it."""
 COLLECTIONS: Final = ("profiling", "launch")
+PAGES: Final = ("raw", "details", "source")
 PAGE_SECONDS: Final = 60.0
 PAGE_BYTES: Final = 64 << 20
 INSTALLATIONS: Final = ("/opt/nvidia/nsight-compute",)
 PLACES: Final = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
 UNKNOWN_METRIC: Final = "Failed to find metric"
+QUERY: Final = "metrics.txt"
+_TELLS: Final = re.compile(r"NVRM version|Model:")
 _PROFILED: Final = re.compile(r"==PROF== Profiling ")
 
 
@@ -153,13 +158,43 @@ def uncounted(reason: Fault, detail: str = "") -> Uncounted:
 
 @functools.cache
 def chip_metrics(ncu: str) -> frozenset[str]:
-    """Base names of the metrics that the devices here have; empty when ncu can't tell. Asked once a process."""
-    texts = []
-    for collection in COLLECTIONS:
-        command = [ncu, "--query-metrics", "--query-metrics-collection", collection]
-        ran = run_command(command, timeout=PAGE_SECONDS, output_limit=PAGE_BYTES)
-        texts.append(ran.stdout if ran.ok else "")
-    return parse_query("\n".join(texts))
+    """Base names of the metrics that the devices here have; empty when ncu can't tell. Asked once for each version of
+    ncu, driver and chip: it takes seconds."""
+    try:
+        folder = stored("ncu", _identity(ncu), lambda folder: _ask_metrics(ncu, folder))
+        return parse_query((folder / QUERY).read_text())
+    except _Incomplete as answer:
+        return parse_query(answer.text)
+    except OSError:
+        return frozenset()
+
+
+class _Incomplete(Exception):
+    """ncu did not tell all, so what it told is not kept."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("the metrics of this chip are not all known")
+        self.text = text
+
+
+def _ask_metrics(ncu: str, folder: Path) -> None:
+    commands = [[ncu, "--query-metrics", "--query-metrics-collection", each] for each in COLLECTIONS]
+    with ThreadPoolExecutor(len(commands)) as pool:
+        ran = list(pool.map(lambda one: run_command(one, timeout=PAGE_SECONDS, output_limit=PAGE_BYTES), commands))
+    text = "\n".join(each.stdout for each in ran if each.ok)
+    if not all(each.ok for each in ran) or not parse_query(text):
+        raise _Incomplete(text)
+    (folder / QUERY).write_text(text)
+
+
+def _identity(ncu: str) -> list[str]:
+    """What the answer hangs on: the program, the driver, and the models of the devices."""
+    program = Path(ncu).resolve()
+    place = Path("/proc/driver/nvidia")
+    told = [*place.glob("version"), *sorted(place.glob("gpus/*/information"))]
+    lines = [line for path in told for line in path.read_text(errors="replace").splitlines() if _TELLS.match(line)]
+    status = program.stat()
+    return [str(program), str(status.st_size), str(status.st_mtime_ns), *lines]
 
 
 def collect(
@@ -193,9 +228,10 @@ def collect(
             ran = run_command(confine(command), timeout=timeout, env=environment, cwd=folder, output_limit=PAGE_BYTES)
         if (fault := fault_of(ran, report.is_file())) is not None:
             return fault
-        pages = [
-            _page(confine(page_command(ncu, report, page)), page, environment) for page in ("raw", "details", "source")
-        ]
+        with ThreadPoolExecutor(len(PAGES)) as pool:  # each takes half a second and more to load the report
+            pages = list(
+                pool.map(lambda page: _page(confine(page_command(ncu, report, page)), page, environment), PAGES)
+            )
     except InfrastructureError as error:
         return uncounted("failed", error.message)
     return read_report(Pages(*pages), files, wanted.metrics)

@@ -135,6 +135,14 @@ def _remarks(figures: Figures, noted: Sequence[Cause]) -> tuple[str, ...]:
             remarks.append(f"{figures[f'sectors_per_{kind}']:.1f} sectors a {kind} of a warp")
     if figures.get("passes_per_shared_access", 1.0) > CONFLICTS:
         remarks.append(f"{figures['passes_per_shared_access']:.1f} passes through shared memory an access")
+    if "uncoalesced" not in noted and all(name in figures for name in ("excess_sectors", *SECTORS)):
+        excess = figures["excess_sectors"] / sectors(figures)
+        if excess >= NOTED:
+            served = figures.get("l1_load_hit_rate", 0.0)
+            kept = f"; L1 serves {served:.0%} of its loads" if served >= NOTED else ""
+            remarks.append(
+                f"{excess:.0%} of its memory traffic is sectors that coalesced accesses would not need{kept}"
+            )
     local = sum(figures.get(name, 0.0) for name in LOCAL)
     if local > 0 and "register_spills" not in noted and all(name in figures for name in SECTORS):
         remarks.append(f"{local / sectors(figures):.1%} of its memory traffic is local memory")

@@ -18,6 +18,8 @@ MOST_RULES: Final = 8
 MOST_LINES: Final = 12
 HOT_SHARE: Final = 0.02
 """Of all samples; a line below it is not hot."""
+UNOPENED: Final = "<Unable to open"
+"""Begins what the profiler says in place of a line that it could not read."""
 INAPPLICABLE: Final = frozenset({"MemoryL2Compression"})
 """Rules on memory that can be compressed, which an application must allocate so; they report a gain for any memory."""
 LEAST_GAIN: Final = 0.01
@@ -96,16 +98,16 @@ def hot_lines(samples: Sequence[LineSamples], kernel: str, files: Mapping[str, s
     own = [line for line in samples if line.function == kernel]
     total = sum(line.samples for line in own)
     hottest = sorted(own, key=lambda line: -line.samples)[:MOST_LINES]
-    return tuple(
-        SourceLine(
-            file=source_name(line.file, files) or line.file,
-            line=line.line,
-            text=line.text[:160],
-            note=_waits(line),
-            share=line.samples / total,
-        )
-        for line in hottest
-        if line.samples >= HOT_SHARE * total > 0
+    return tuple(_hot_line(line, total, files) for line in hottest if line.samples >= HOT_SHARE * total > 0)
+
+
+def _hot_line(line: LineSamples, total: int, files: Mapping[str, str]) -> SourceLine:
+    """The profiler can't open the kernel's own files, which are not in its sandbox: their text is known here."""
+    own = source_name(line.file, files)
+    written = files[own].splitlines()[line.line - 1 : line.line] if own is not None and line.line > 0 else []
+    text = written[0].strip() if written else "" if line.text.startswith(UNOPENED) else line.text
+    return SourceLine(
+        file=own or line.file, line=line.line, text=text[:160], note=_waits(line), share=line.samples / total
     )
 
 
