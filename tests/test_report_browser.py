@@ -1,0 +1,100 @@
+"""The report in a real browser: what is seen on a screen, a phone, on paper and in the dark, and what it never does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.compare import compare
+from app.compare_report import parts_of
+from app.pages import rendered
+from app.report import writable, write_report
+from tests.browser import PHONE, Window, barriers, overflows, window
+from tests.hostile_run import hostile_run
+from tests.synthetic_run import make_run
+
+A4 = {"width": 794, "height": 1123}
+WAYS = ({}, {"size": PHONE}, {"dark": True}, {"size": PHONE, "dark": True}, {"paper": True, "size": A4})
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Window]:
+    with window() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """An ordinary report, a hostile one, and both runs side by side."""
+    root = tmp_path_factory.mktemp("runs")
+    plain, hostile = make_run(root), hostile_run(root)
+    side_by_side = root / "compare.html"
+    page = rendered("compare.html.j2", {"compared": parts_of(compare([plain, hostile]))})
+    side_by_side.write_text(writable(page), encoding="utf-8")
+    return {"plain": write_report(plain), "hostile": write_report(hostile), "compare": side_by_side}
+
+
+@pytest.mark.parametrize("name", ["plain", "hostile", "compare"])
+def test_a_page_can_be_read_everywhere_and_asks_for_nothing(
+    chromium: Window, reports: dict[str, Path], name: str
+) -> None:
+    url = reports[name].as_uri()
+    for way in WAYS:
+        with chromium.visit(**way) as visit:  # type: ignore[arg-type]
+            visit.go(url)
+            assert visit.complaints == [] and visit.asked == [url], way
+            assert overflows(visit) == 0, way
+            assert barriers(visit) == [], way
+            assert visit.page.evaluate("window.pwned") is None
+
+
+def test_what_is_claimed_is_seen_and_pictures_have_their_tooltips(chromium: Window, reports: dict[str, Path]) -> None:
+    with chromium.visit() as visit:
+        visit.go(reports["plain"].as_uri())
+        for words in ("One call went from", "2.36x", "4.49x", "46 %", "hardware limit", "wrong result", "Do it again"):
+            assert words in visit.words
+        tips = visit.page.eval_on_selector_all("#progress circle title", "all => all.map(each => each.textContent)")
+        assert any(tip.startswith("a21: ") and "kept" in tip for tip in tips)
+        assert visit.page.locator("#claim svg").bounding_box()["width"] > 600
+        visit.page.locator("#best details summary").last.click()
+        assert visit.page.locator("#best pre.source").is_visible()
+        assert visit.page.locator("nav a").count() == visit.page.locator("nav a >> visible=true").count()
+
+
+def test_paper_shows_what_is_folded_away_on_a_screen(chromium: Window, reports: dict[str, Path]) -> None:
+    with chromium.visit() as visit:
+        visit.go(reports["plain"].as_uri())
+        stages = visit.page.locator("#judged table.stages")
+        assert not stages.is_visible()
+        visit.page.emulate_media(media="print")
+        assert stages.is_visible() and not visit.page.locator("nav").is_visible()
+
+
+def test_the_dark_page_is_dark_and_paper_never_is(chromium: Window, reports: dict[str, Path]) -> None:
+    with chromium.visit(dark=True) as visit:
+        visit.go(reports["plain"].as_uri())
+        ground = "getComputedStyle(document.body).backgroundColor"
+        assert visit.page.evaluate(ground) == "rgb(18, 22, 27)"
+        visit.page.emulate_media(media="print", color_scheme="dark")
+        assert visit.page.evaluate(ground) == "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("<main><h1>x</h1><h3>y</h3></main>", "heading jumps"),
+        ("<main><h1>x</h1><p style='color:#999'>y</p></main>", "contrast"),
+        ("<main><h1>x</h1><svg width=9 height=9></svg></main>", "nameless picture"),
+        ("<main><h1>x</h1><input></main>", "no label"),
+        ("<main><h1>x</h1><a href='#y'>y</a></main>", "leads nowhere"),
+        ("<main><h1>x</h1><pre style='overflow:auto;width:40px'>a long line that scrolls</pre></main>", "no focus"),
+        ("<h1>x</h1>", "not one main"),
+    ],
+)
+def test_the_check_finds_what_it_is_for(chromium: Window, body: str, said: str) -> None:
+    with chromium.visit() as visit:
+        visit.page.set_content(f"<!doctype html><html lang=en><title>t</title><body>{body}</body></html>")
+        (only,) = barriers(visit)
+        assert said in only
