@@ -83,7 +83,7 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
                 left[0].model,
                 question.request,
                 lambda piece: context.on_text(seat.role, piece),
-                _patience(seat, len(left) > 1 or question.can_do_without),
+                _patience(seat, model, len(left) > 1 or question.can_do_without),
                 clerk.tried,
             )
     except BudgetSpent as spent_up:
@@ -177,6 +177,7 @@ class _Clerk:
                 context.journal.tell("model_retried", **about, wait=tried.wait)
             return
         reply = tried.outcome
+        context.answered.heard(self.model)
         costly = tried.seconds >= COSTLY or bool(reply.usage.dollars)
         self.blob = context.run.blobs.put(reply.model_dump_json(), durable=costly)
         self.write_reply(reply)
@@ -188,11 +189,15 @@ class _Clerk:
             context.journal.flush()
 
 
-def _patience(seat: Seat, has_another: bool) -> Patience:
+def _patience(seat: Seat, model: str, has_another: bool) -> Patience:
     """As long as the settings say, and no longer than the run may last."""
     context = seat.context
     settings, wall_time = context.settings, context.settings.budgets.wall_time
-    seconds = min(settings.failover_seconds, settings.outage_seconds) if has_another else settings.outage_seconds
+    seconds = settings.outage_seconds
+    if not context.answered.knows(model):
+        seconds = min(seconds, settings.contact_seconds)
+    if has_another:
+        seconds = min(seconds, settings.failover_seconds)
     if wall_time is not None:
         seconds = min(seconds, max(0.0, wall_time - context.clock.elapsed))
     return Patience(seconds, context.stopping)

@@ -129,6 +129,18 @@ class ToolCalled(Line):
     """Of `seconds`, those on the device."""
 
 
+class JudgeRetried(Line):
+    """A job that the judge could not do for reasons of the machine is done again after `wait`."""
+
+    event: Literal["judge_retried"]
+    op: Literal["build", "evaluate", "quick", "profile", "experiment"]
+    tries: int
+    """How many there were."""
+    message: str
+    wait: float
+    """Seconds."""
+
+
 class LessonTold(Line):
     """A lesson was learnt, or measured again."""
 

@@ -36,12 +36,16 @@ _SETUP_POLL: Final = 0.2
 Saver = BaseCheckpointSaver[str]
 
 
+class StateLost(InfrastructureError):
+    """The database that holds the checkpoints can't be used."""
+
+
 def checkpointer(run: RunFolder, state: str | None = None) -> AbstractAsyncContextManager[Saver]:
     """Checkpoints that hold plain values only: no type of any module is ever rebuilt from them.
 
     state: None for `state.sqlite` in the run folder, else the address of a PostgreSQL database. Entering raises
-    RunFolderError when the file can't be opened or written, InfrastructureError when the database can't, and
-    WarpsmithError when the address can't be used.
+    RunFolderError when the file can't be opened or written, StateLost when the database can't, and WarpsmithError when
+    the address can't be used.
     """
     return _in_folder(run) if state is None else _in_postgres(state)
 
@@ -124,7 +128,7 @@ async def _in_postgres(state: str) -> AsyncIterator[Saver]:
             yield saver
     except psycopg.Error as error:
         message = _without(str(error).strip().splitlines() or [type(error).__name__], passwords_in(state))
-        raise InfrastructureError(
+        raise StateLost(
             f"the state can't be kept in {where}: {message}",
             "Check the address and that the database answers; what was measured is kept in the run folder.",
         ) from None  # the driver's error may quote the whole address

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -20,6 +20,7 @@ from agents.checkpoints import checkpointer, has_ended, lost_its_texts, password
 from agents.context import Context, OnRoleText
 from agents.control import Control
 from agents.events import Journal, OnEvent, bound
+from agents.faults import in_words, reason_of
 from agents.graph import build_graph
 from agents.lessons import Lessons
 from agents.library import Library
@@ -30,7 +31,8 @@ from agents.models.catalogue import Catalogue
 from agents.models.connections import Connections
 from agents.models.failover import Lineup
 from agents.models.money import Answered, CommonPurse, Purse, spent_so_far
-from agents.outcome import Outcome
+from agents.outcome import Outcome, RunBroken
+from agents.patient import Patient
 from agents.secrets import Scrubber
 from agents.settings import Role, RunSettings
 from agents.shelves import LessonShelf
@@ -42,6 +44,7 @@ from memory.lesson_store import LessonStore
 from memory.runs import RunFolder
 from tools.errors import InfrastructureError, WarpsmithError
 from tools.executor import Executor
+from tools.protocol import Operation
 from tools.targets.base import Target
 from tools.targets.cpu import CpuTarget
 from tools.targets.cuda import CudaTarget
@@ -83,7 +86,8 @@ async def optimize(
 
     Raises UnknownModel, ModelError (a key is missing), TaskError (the task can't be opened), KernelError (there is no
     starting kernel to tune, or its settings are not allowed), InfrastructureError (the judge is gone, or the run folder
-    can't be written); the folder stays whole and resumable.
+    can't be written; `RunBroken` once something was measured, and then outcome.json says which fault it was, where it
+    can be written); the folder stays whole and resumable.
     """
     refuse_without_start(task, settings)
     scrubber = Scrubber.of(connections, passwords_in(state))
@@ -159,11 +163,8 @@ class _Drive:
             if not cut_by_control:
                 raise
             return outcome
-        except WarpsmithError as error:
-            self.journal.tell("run_failed", error=type(error).__name__, message=error.message, advice=error.advice)
-            raise
-        except RunFolderError:
-            raise
+        except (WarpsmithError, RunFolderError, MemoryError) as error:
+            raise self._broken(error) from error
         except BaseException as error:
             self.journal.tell("run_failed", error=type(error).__name__, message=str(error), advice="")
             raise
@@ -182,7 +183,7 @@ class _Drive:
             snapshot = await graph.aget_state(config)
             if snapshot.values:
                 self.state = cast(State, snapshot.values)
-            self.clock = Clock(max(self.state.get("elapsed", 0.0), self.told.elapsed))
+            self.clock = Clock(max(self.state.get("elapsed", 0.0), self.told.elapsed), self.control.stopping.now)
             if has_ended(snapshot) and not self.told.is_concluded and not self.changes:
                 return cast(StopReason, self.state["stop"])
             context = await self._open()
@@ -213,6 +214,18 @@ class _Drive:
                 context.library.close()
             return cast(StopReason, self.state["stop"])
 
+    def _broken(self, error: Exception) -> Exception:
+        """Write down what can be written of a run that an error ends, and what is to be raised instead."""
+        reason, (message, advice) = reason_of(error), in_words(error)
+        about: dict[str, JsonValue] = {} if reason is None else {"reason": reason}
+        with suppress(RunFolderError):
+            self.journal.tell("run_failed", error=type(error).__name__, message=message, advice=advice, **about)
+        if reason is None or not self.run.has_attempts():
+            return InfrastructureError(message, advice) if isinstance(error, MemoryError) else error
+        with suppress(RunFolderError):
+            self._write_outcome(reason)
+        return RunBroken(reason, message, advice)
+
     async def _open(self) -> Context:
         started = time.monotonic()
         facts = await self.executor.open(self.task, _TARGET[self.settings.language].name)
@@ -225,7 +238,8 @@ class _Drive:
             notes=list(facts.notes),
             workloads=[workload.model_dump(mode="json", include=kept) for workload in facts.workloads],
         )
-        attempts = Attempts(self.task, self.executor, self.run, self.journal)
+        executor = Patient(self.executor, self.settings.judge_waits, self.control.stopping, self._tell_of_judge)
+        attempts = Attempts(self.task, executor, self.run, self.journal)
         attempts.tell_untold()
         store = None if self.settings.lessons is None else LessonStore(Path(self.settings.lessons))
         shelf = None if store is None else LessonShelf(store)
@@ -242,7 +256,7 @@ class _Drive:
             stopping=self.control.stopping,
             scrubber=self.casting.scrubber,
             on_text=self.on_text,
-            executor=self.executor,
+            executor=executor,
             run=self.run,
             attempts=attempts,
             journal=self.journal,
@@ -285,9 +299,7 @@ class _Drive:
 
     def _conclude(self, reason: StopReason) -> Outcome:
         """Write outcome.json from what is known: the state after the last finished step, and the run folder."""
-        spent = self.casting.purse.spent_with(self.state.get("device_seconds", 0.0))
-        outcome = Outcome.of(self.run, reason, self.state["iteration"], self.clock.elapsed, spent)
-        self.run.write_outcome(outcome.model_dump(mode="json"))
+        outcome = self._write_outcome(reason)
         winner = None if outcome.best is None else self.run.attempt(outcome.best)
         self.journal.tell(
             "run_ended",
@@ -302,6 +314,15 @@ class _Drive:
             elapsed=outcome.elapsed,
         )
         return outcome
+
+    def _write_outcome(self, reason: StopReason) -> Outcome:
+        spent = self.casting.purse.spent_with(self.state.get("device_seconds", 0.0))
+        outcome = Outcome.of(self.run, reason, self.state["iteration"], self.clock.elapsed, spent)
+        self.run.write_outcome(outcome.model_dump(mode="json"))
+        return outcome
+
+    def _tell_of_judge(self, op: Operation, tries: int, message: str, wait: float) -> None:
+        self.journal.tell("judge_retried", op=op, tries=tries, message=message, wait=wait)
 
 
 def _heard_by_nobody(_role: Role, _piece: str) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias, get_args
 from pydantic import Field, JsonValue, TypeAdapter
 
 from agents.call_events import (
+    JudgeRetried,
     LessonsFailed,
     LessonTold,
     ModelCalled,
@@ -57,6 +58,7 @@ Record: TypeAlias = Annotated[
     | ModelChanged
     | ModelCorrected
     | ToolCalled
+    | JudgeRetried
     | LessonTold
     | LessonsFailed
     | IterationEnded

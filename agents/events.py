@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TextIO, TypeAlias, cast
 
 import structlog
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -40,6 +40,7 @@ EventKind: TypeAlias = Literal[
     "model_changed",
     "model_corrected",
     "tool_called",
+    "judge_retried",
     "lesson",
     "lessons_failed",
     "iteration_ended",
@@ -128,7 +129,7 @@ class Journal:
     def _open(self) -> None:
         """The file, locked where its file system knows locks; what is written next begins a line."""
         try:
-            self._file = self.path.open("a", encoding="utf-8")
+            self._file = _WholeLines(self.path)
             with suppress(OSError):
                 fcntl.flock(self._file, fcntl.LOCK_SH)
             if ends_torn(self.path):
@@ -136,7 +137,7 @@ class Journal:
         except OSError as error:
             raise write_failure(self.path, error) from error
         self._log = structlog.wrap_logger(
-            structlog.WriteLogger(self._file),
+            structlog.WriteLogger(cast(TextIO, self._file)),
             processors=[
                 structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
                 _versioned,
@@ -155,6 +156,38 @@ class Journal:
         if there is None or not os.path.samestat(there, ours):
             self._file.close()
             self._open()
+
+
+class _WholeLines:
+    """A file that is added to: what is written is there at once, or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def write(self, text: str) -> None:
+        """Raises OSError; a part that a full disk still took is taken back."""
+        data, done = text.encode(), 0
+        before = os.fstat(self._descriptor).st_size
+        try:
+            while done < len(data):
+                done += os.write(self._descriptor, data[done:])
+        except OSError:
+            with suppress(OSError):
+                if os.fstat(self._descriptor).st_size == before + done:
+                    os.ftruncate(self._descriptor, before)
+            raise
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """Again changes nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def ends_torn(path: Path) -> bool:

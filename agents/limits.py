@@ -1,13 +1,13 @@
 """When a run ends: a closed set of reasons, looked at between steps; and which budgets are nearly used up by then.
 
-Not here: `user`, `models_unavailable` and `turn_over`, which `agents.drive` learns of, and `exhausted`, which the
-planner says.
+Not here: `user`, `models_unavailable` and `turn_over`, which `agents.drive` learns of, the faults of the machine
+(`agents.faults`), and `exhausted`, which the planner says.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from agents.settings import Budgets
@@ -25,6 +25,10 @@ StopReason: TypeAlias = Literal[
     "user",
     "models_unavailable",
     "turn_over",
+    "disk",
+    "judge",
+    "memory",
+    "state",
 ]
 
 Budget: TypeAlias = Literal["iterations", "money", "tokens", "wall_time", "device_time", "patience"]
@@ -62,6 +66,10 @@ STOP_WORDS: dict[StopReason, str] = {
     "user": "stopped by the user",
     "models_unavailable": "no model could be reached",
     "turn_over": "its turn in the batch is over; the batch goes on with it",
+    "disk": "the run folder could not be written or read",
+    "judge": "the machine could no longer judge",
+    "memory": "the machine ran out of memory",
+    "state": "the database with the checkpoints could not be used",
 }
 
 
@@ -93,7 +101,8 @@ class Clock:
     parallel wait at the same time, so with several of them the rest is only a lower bound.
     """
 
-    def __init__(self, before: float = 0.0) -> None:
+    def __init__(self, before: float = 0.0, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._before = before
         self._started: float | None = None
         self.begin_lap()
@@ -101,10 +110,10 @@ class Clock:
     def start(self) -> None:
         """It runs from now on, if it did not before."""
         if self._started is None:
-            self._started = time.monotonic()
+            self._started = self._now()
 
     def begin_lap(self) -> None:
-        self._lap, self._outside = time.monotonic(), 0.0
+        self._lap, self._outside = self._now(), 0.0
 
     def outside(self, seconds: float) -> None:
         """So much of this lap was a model's or the device's."""
@@ -113,11 +122,11 @@ class Clock:
     @property
     def lap_inside(self) -> float:
         """Seconds of this lap that were our own."""
-        return max(0.0, time.monotonic() - self._lap - self._outside)
+        return max(0.0, self._now() - self._lap - self._outside)
 
     @property
     def elapsed(self) -> float:
-        return self._before + (0.0 if self._started is None else time.monotonic() - self._started)
+        return self._before + (0.0 if self._started is None else self._now() - self._started)
 
 
 def spending(spent: Spent, elapsed: float, budgets: Budgets) -> list[Gauge]:

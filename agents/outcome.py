@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from agents.limits import StopReason
 from agents.state import Spent
 from memory.runs import RunFolder
+from tools.errors import InfrastructureError
 
 
 class Outcome(BaseModel):
@@ -57,3 +58,11 @@ class Outcome(BaseModel):
             final=None if final is None else cast(dict[str, JsonValue], final["verdict"]),
             **spent,
         )
+
+
+class RunBroken(InfrastructureError):
+    """A run that had measured something was ended by a fault of the machine: `reason` says by which."""
+
+    def __init__(self, reason: StopReason, message: str, advice: str) -> None:
+        super().__init__(message, advice)
+        self.reason: StopReason = reason

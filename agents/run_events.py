@@ -284,3 +284,5 @@ class RunFailed(Line):
     """Its class."""
     message: str
     advice: str
+    reason: StopReason | None = None
+    """Which fault of the machine it was: also the outcome's reason. Absent for an error of another kind."""

@@ -92,10 +92,14 @@ class RunSettings(BaseModel):
     """A prompt never holds more, whatever the model's window."""
     reply_tokens: int = Field(default=16_000, ge=1_000)
     """Kept free for the model's reply."""
-    outage_seconds: float = Field(default=900.0, ge=0)
-    """How long a model that is out of order is waited for, in one call."""
+    outage_seconds: float = Field(default=14_400.0, ge=0)
+    """How long a model that replied before in this run and is out of order now is waited for, in one call."""
+    contact_seconds: float = Field(default=900.0, ge=0)
+    """The same of one that has not replied yet: its address may be a wrong one."""
     failover_seconds: float = Field(default=120.0, ge=0)
     """The same while another model can take over."""
+    judge_waits: tuple[float, ...] = (5.0, 20.0, 60.0)
+    """Seconds before each further try of a job that the judge could not do for reasons of the machine."""
     format_failures: int = Field(default=3, ge=1)
     """Replies in a row that can't be used before another way of calling tools, or another model, is tried."""
     documents: tuple[str, ...] = ()

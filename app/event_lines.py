@@ -56,7 +56,7 @@ def activity(event: Event) -> str:
             return f"{f.get('role')}: {f.get('model')} answered"
         case "profiled" | "diagnosed":
             return f"analyst: {f.get('attempt')} is bound by {f.get('bottleneck')}"
-        case "model_retried" | "model_corrected" | "samples_raced" | "run_paused":
+        case "model_retried" | "judge_retried" | "model_corrected" | "samples_raced" | "run_paused":
             return line(event)
         case _:
             return ""
@@ -169,6 +169,7 @@ _LINES: dict[str, Callable[[Fields], str]] = {
     "samples_raced": _raced_line,
     "run_paused": lambda f: f"paused: {stop_reason(f)}; to go on: {f.get('go_on')}",
     "model_retried": _retried_line,
+    "judge_retried": lambda f: f"the judge could not do it; again in {span(number(f, 'wait'))}{_said(f)}",
     "model_changed": _changed_line,
     "model_corrected": _corrected_line,
     "stopping": lambda f: f"stopping: {stop_reason(f)}",

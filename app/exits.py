@@ -12,10 +12,12 @@ from app.plain import printable
 DONE = 0
 REJECTED = 1
 FAILED = 2
+BROKEN = 3
 INTERRUPTED = 130
 
 EXIT_CODES = """Exit codes: 0 done (check: the kernel is accepted; optimize: an accepted kernel was found),
 1 no accepted kernel, 2 could not do it (bad arguments, a task or file that can't be used, a machine that can't judge),
+3 a fault of the machine ended the run (disk, judge, memory; what was measured is kept: `warpsmith resume` goes on),
 130 stopped by Ctrl-C (what was found is kept)."""
 
 
@@ -36,7 +38,17 @@ def guarded(debug: bool, as_json: bool = False) -> Iterator[None]:
         if debug:
             raise
         kind, message, advice = explain(error)
-        _fail(kind, message, advice, FAILED, as_json)
+        _fail(kind, message, advice, _code(error), as_json)
+
+
+def _code(error: Exception) -> int:
+    from tools.errors import InfrastructureError
+
+    if not isinstance(error, InfrastructureError):
+        return FAILED
+    from agents.outcome import RunBroken
+
+    return BROKEN if isinstance(error, RunBroken) else FAILED
 
 
 def explain(error: Exception) -> tuple[str, str, str]:

@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from memory.files import Clean, as_it_is
 from memory.history import JsonLines
 
 RECENT: Final = 8
@@ -49,8 +50,8 @@ def bound_of(model: str) -> float:
 class Calibration:
     """Reports of one run, by role and model: a coder's prompts are made of other text than a planner's."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = JsonLines(path)
+    def __init__(self, path: Path, clean: Clean = as_it_is) -> None:
+        self._file = JsonLines(path, clean)
         self._ratios: dict[tuple[str, str], dict[int, float]] | None = None
 
     def observe(self, role: str, model: str, iteration: int, counted: int, reported: int) -> None:

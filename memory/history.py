@@ -109,11 +109,12 @@ class JsonLines:
     def add(self, line: Line) -> None:
         if self._lines is None:
             self._lines = self.lines()
+        text = self._clean(json.dumps(line, ensure_ascii=False))
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab+") as file:
                 torn = file.tell() > 0 and (file.seek(-1, 2), file.read(1))[1] != b"\n"
-                file.write((("\n" if torn else "") + self._clean(json.dumps(line, ensure_ascii=False)) + "\n").encode())
+                file.write((("\n" if torn else "") + text + "\n").encode())
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -133,10 +134,11 @@ class Transcript:
         return JsonLines(self.path).lines()
 
     def add(self, line: Line) -> None:
+        text = self._clean(json.dumps(line, ensure_ascii=False))
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(self._clean(json.dumps(line, ensure_ascii=False)) + "\n")
+                file.write(text + "\n")
         except OSError as error:
             raise write_failure(self.path, error) from error
 

@@ -23,6 +23,7 @@ anything refers to it, and so is what the next prompts are made of; of the rest 
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import uuid
@@ -124,11 +125,12 @@ class RunFolder:
         if not (path / "config.json").is_file():
             raise RunFolderError(f"{path} is not a run folder", "`warpsmith runs` lists those there are.")
         self.path = path
+        self._is = path.stat()
         self._clean: Clean = as_it_is
         self.blobs = Blobs(path / "blobs", self._cleaned)
         self.evicted = Evicted(path / "evicted", self._cleaned)
-        self.calibration = Calibration(path / "tokens.jsonl")
-        self._scores = JsonLines(path / "scores.jsonl")
+        self.calibration = Calibration(path / "tokens.jsonl", self._cleaned)
+        self._scores = JsonLines(path / "scores.jsonl", self._cleaned)
         self._hints = JsonLines(path / "hints.jsonl", self._cleaned)
         self._attempts: list[Attempt] | None = None
         self._holds = 0
@@ -196,6 +198,10 @@ class RunFolder:
             folders = sorted(self.path.glob("attempts/a*/attempt.json"), key=lambda p: int(p.parent.name[1:]))
             self._attempts = [_attempt(path) for path in folders]
         return list(self._attempts)
+
+    def has_attempts(self) -> bool:
+        """Whether something was judged, as far as this object knows; asks no disk that may be gone."""
+        return bool(self._attempts)
 
     def attempt(self, attempt_id: str) -> Attempt:
         """One attempt; `RunFolderError` when there is none of that id."""
@@ -339,16 +345,29 @@ class RunFolder:
             remove(path)
         self._link_best()
 
+    def require(self) -> None:
+        """Raises RunFolderError when the folder is no longer where it was: nothing is to be begun anew in its place."""
+        try:
+            there = os.path.samestat(self.path.stat(), self._is)
+        except OSError:
+            there = False
+        if not there:
+            raise RunFolderError(
+                f"the run folder {self.path} is gone", "It was moved or removed while the run went on."
+            )
+
     def _cleaned(self, text: str) -> str:
+        """What is written passes here."""
+        self.require()
         return self._clean(text)
 
     def _write(self, path: Path, text: str, durable: bool = False) -> None:
-        write_atomically(path, self._clean(text), durable)
+        write_atomically(path, self._cleaned(text), durable)
 
     def _link_best(self) -> None:
         best = self.best()
         if best is None:
-            (self.path / "best").unlink(missing_ok=True)
+            remove(self.path / "best")
         else:
             link_atomically(self.path / "best", f"attempts/{best}")
 

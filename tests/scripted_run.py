@@ -22,6 +22,8 @@ from agents.settings import ROLES, Budgets, Models, RunSettings
 from memory.runs import RunFolder
 
 SLOWER_WITH_LESS_BLOCK = killed_run.seconds_of
+NO_WAITS: dict[str, Any] = {"judge_waits": ()}
+"""What the judge could not do is not tried again."""
 
 
 def hypothesis(change: str = "larger blocks", parent: str | None = "a0") -> dict[str, Any]:
@@ -79,7 +81,7 @@ class Stage:
             budgets=Budgets(**(unbounded | budgets)),
             models=Models() if model == "autotune" else models,
             parallel=parallel,
-            **(settings or {}),
+            **(NO_WAITS | (settings or {})),
         )
         return await optimize(
             TASK,

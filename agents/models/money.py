@@ -217,6 +217,15 @@ class Answered:
             if event["event"] == "model_called" and "call" in event
         }
         self._told = {(event["event"], event["call"]) for event in events if "call" in event}
+        self._models = {reply.model for reply in self._replies.values()}
+
+    def knows(self, model: str) -> bool:
+        """Whether that model replied before, in this process or an earlier one."""
+        return model in self._models
+
+    def heard(self, model: str) -> None:
+        """It replied."""
+        self._models.add(model)
 
     def find(self, call: str) -> PaidReply | None:
         """The reply that this very call got before, if it did."""

@@ -26,7 +26,8 @@ JITTER = 1.0
 
 
 class Stopping:
-    """A person's wish to stop, as something that can be waited for. Belongs to one event loop once waited for."""
+    """A person's wish to stop, as something that can be waited for, and the clock by which a run waits. Belongs to one
+    event loop once waited for."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -37,6 +38,10 @@ class Stopping:
     @property
     def is_set(self) -> bool:
         return self._event.is_set()
+
+    def now(self) -> float:
+        """Seconds since any moment; setting the machine's clock changes nothing."""
+        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         """Returns after so many seconds, or at once when the run is to stop."""
@@ -54,7 +59,8 @@ class Patience:
     stopping: Stopping = field(default_factory=Stopping)
     sleep: Callable[[float], Awaitable[None]] | None = None
     """None: `stopping.sleep`."""
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] | None = None
+    """None: `stopping.now`."""
     random: Callable[[], float] = random.random
     """From 0 to 1."""
 
@@ -83,13 +89,14 @@ async def persist(
     """
     from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
-    began = patience.clock()
+    now = patience.clock or patience.stopping.now
+    began = now()
 
     def wait(state: RetryCallState) -> float:
         return wait_after(_failure(state), state.attempt_number, patience.random())
 
     def give_up(state: RetryCallState) -> bool:
-        late = patience.clock() - began + state.upcoming_sleep > patience.seconds
+        late = now() - began + state.upcoming_sleep > patience.seconds
         return late or patience.stopping.is_set
 
     async def pause(seconds: float) -> None:
@@ -98,7 +105,7 @@ async def persist(
             raise ModelUnavailable(f"stopped while waiting for {model.name}")
 
     def before_sleep(state: RetryCallState) -> None:
-        took = patience.clock() - starts[-1]
+        took = now() - starts[-1]
         tell(Tried(state.attempt_number, _failure(state), took, state.upcoming_sleep))
 
     starts: list[float] = []
@@ -112,15 +119,15 @@ async def persist(
     )
 
     async def ask() -> Reply:
-        starts.append(patience.clock())
+        starts.append(now())
         return await model.reply(request, on_text)
 
     try:
         reply: Reply = await retrying(ask)
     except ModelError as error:
-        tell(Tried(len(starts), error, patience.clock() - starts[-1]))
+        tell(Tried(len(starts), error, now() - starts[-1]))
         raise
-    tell(Tried(len(starts), reply, patience.clock() - starts[-1]))
+    tell(Tried(len(starts), reply, now() - starts[-1]))
     return reply
 
 
