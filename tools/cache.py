@@ -48,8 +48,7 @@ def stored(kind: str, identity: Sequence[str], make: Callable[[Path], None]) -> 
 
     What `make` raises passes through and leaves nothing. InfrastructureError when the folder can't be written.
     """
-    key = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32]
-    entry = cache_dir() / kind / key
+    entry = entry_of(kind, identity)
     if used(entry):
         return entry
     try:
@@ -68,6 +67,11 @@ def stored(kind: str, identity: Sequence[str], make: Callable[[Path], None]) -> 
         shutil.rmtree(making, ignore_errors=True)
     keep_small(entry.parent.parent)
     return entry
+
+
+def entry_of(kind: str, identity: Sequence[str]) -> Path:
+    """Where the folder of `kind` made from `identity` lies, or will."""
+    return cache_dir() / kind / hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32]
 
 
 @functools.cache

@@ -22,6 +22,8 @@ from tools.sandbox import Sandbox, detect
 from tools.stages import Evidence
 from tools.targets.base import Build
 from tools.targets.cpu import CpuTarget
+from tools.torch_bench import TorchBench
+from tools.torch_process import Home
 from tools.worker import Worker, WorkerLimits
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class CpuDevice:
     def __init__(self) -> None:
         self.target = CpuTarget()
         self.sandbox: Sandbox = detect()
+        self.torch = TorchBench(Home("cpu"), None, self.buffers)
 
     def hardware(self) -> Hardware:
         return hardware()
@@ -80,7 +83,10 @@ class CpuDevice:
         """Threads are welcome here."""
 
     def memory_safe(self, judge: Judge, kernel: Kernel, build: Build, evidence: Evidence) -> None:
-        """The sanitizer build over all workloads, given inputs first."""
+        """The sanitizer build over all workloads, given inputs first; a torch kernel in guarded memory."""
+        if build.language == "torch":
+            self.torch.memory_safe(judge, build, evidence)
+            return
         build = judge.build_variant(kernel, "asan")
         evidence.command = build.report.command
         if build.library is None:
@@ -110,4 +116,5 @@ class CpuDevice:
         return CpuYardstick(self.target, self.sandbox)
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """End what torch kernels needed; nothing else is to be given back."""
+        self.torch.close()

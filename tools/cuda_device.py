@@ -40,6 +40,8 @@ from tools.sandbox import Sandbox, detect
 from tools.stages import Evidence
 from tools.targets.base import Build
 from tools.targets.cuda import CudaTarget
+from tools.torch_bench import TorchBench
+from tools.torch_process import Home, TorchWorker
 from tools.worker import Worker
 
 if TYPE_CHECKING:
@@ -88,6 +90,8 @@ class CudaDevice:
         processors = self._device.get_attribute(cuda.device_attribute.MULTIPROCESSOR_COUNT)
         self._content = ContentKernels(cuda_programs.content(self.target.architecture), processors)
         self._yardstick: CudaYardstick | None = None
+        home = Home("cuda", self.uuid, self.host.instruments, self.monitor)
+        self.torch = TorchBench(home, self.target.architecture, self.buffers)
         self._waiting: list[CudaWorker] = []
 
     @property
@@ -150,17 +154,22 @@ class CudaDevice:
 
     def inspect(self, worker: Worker) -> None:
         """The host's part of a kernel is to launch: a thread of its own could only work behind the clock's back."""
-        allowed = self._yardstick.threads if self._yardstick is not None else 0
-        surplus = worker.threads() - allowed
-        if self._yardstick is not None and surplus > 0:
+        bench = self.torch if isinstance(worker, TorchWorker) else self._yardstick
+        surplus = worker.threads() - bench.threads if bench is not None else 0
+        if surplus > 0:
             raise Failed("forbidden_syscall", f"started {surplus} threads, and a CUDA kernel needs none")
 
     def memory_safe(self, judge: Judge, kernel: Kernel, build: Build, evidence: Evidence) -> None:
         del kernel
-        with self.look_early(judge, build) as look:
+        if build.language == "torch":
+            self.torch.memory_safe(judge, build, evidence)
+            return
+        with CudaLook(self.host, judge, build) as look:
             look.report(evidence)
 
-    def look_early(self, judge: Judge, build: Build) -> CudaLook:
+    def look_early(self, judge: Judge, build: Build) -> CudaLook | None:
+        if build.language == "torch":
+            return None
         return CudaLook(self.host, judge, build)
 
     def run_program(self, program: Path, seconds: float) -> Completed:
@@ -184,6 +193,7 @@ class CudaDevice:
     def close(self) -> None:
         """Leave the context; the primary one is given back with it."""
         self.dismiss()
+        self.torch.close()
         if self._entered:
             self._entered = False
             self._flushed.free()

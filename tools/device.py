@@ -20,6 +20,7 @@ from tools.worker import Worker
 
 if TYPE_CHECKING:
     from tools.judge import Judge
+    from tools.torch_bench import TorchBench
 
 
 class Yardstick(Protocol):
@@ -48,6 +49,11 @@ class Device(Protocol):
 
     @property
     def target(self) -> Target: ...
+
+    @property
+    def torch(self) -> TorchBench:
+        """What torch kernels are built and run with here."""
+        ...
 
     @property
     def lock(self) -> str:

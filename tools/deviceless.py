@@ -13,6 +13,8 @@ from tools.reference import load_reference
 from tools.stages import Rejection, Stages
 from tools.targets.base import Build, Target, Variant
 from tools.task import TaskSource
+from tools.torch_bench import TorchBench
+from tools.torch_process import Home
 
 NO_DEVICE = "no CUDA device"
 ADVICE = "Building needs no device; judging does."
@@ -33,6 +35,8 @@ class DevicelessJudge:
         reference = load_reference(source)
         progress("audit")
         audit(reference, secrets.randbits(32))
+        self._reference = reference
+        self._torch = TorchBench(Home(target.name), None, None)
         self.header = task_header(source.name, [reference.signature(i) for i in range(len(reference.workloads))])
 
     @property
@@ -60,4 +64,7 @@ class DevicelessJudge:
 
     def build_variant(self, kernel: Kernel, variant: Variant) -> Build:
         """Build against this task's header, or return the cached build."""
+        if kernel.language == "torch":
+            calls = [self._reference.model_call(index) for index in range(len(self._reference.workloads))]
+            return self._torch.build(kernel, calls, self.source.libraries)
         return self.target.compile_kernel(kernel, self.header, variant, self.source.libraries)

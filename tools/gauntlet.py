@@ -78,7 +78,7 @@ class Gauntlet:
                 begin = time.perf_counter()
                 runner = workers.enter_context(self._judge.runner(build))
                 evidence.details["worker_seconds"] = time.perf_counter() - begin
-                self._correct(runner, evidence)
+                self._correct(runner, build, evidence)
             with self._stages.run("deterministic") as evidence:
                 self._deterministic(runner, build, evidence)
             if self._look is not None:
@@ -115,7 +115,7 @@ class Gauntlet:
 
     # ------------------------------------------------------------------------------------------------------ stages
 
-    def _correct(self, runner: Runner, evidence: Evidence) -> None:
+    def _correct(self, runner: Runner, build: Build, evidence: Evidence) -> None:
         """Every workload on given inputs twice and on one other distribution; all others as time allows."""
         judge = self._judge
         names = judge.reference.distributions
@@ -138,6 +138,8 @@ class Gauntlet:
         evidence.details["left_out"] = len(must) + len(may) - len(done)
         self._require_known_libraries(runner)
         self._require_quiet(runner)
+        if self._kernel.language == "torch":
+            judge.device.torch.attribute(judge, self._kernel, build, evidence)
         self._worst_error = max(self._worst_error, runner.worst_error)
         evidence.output = runner.worker.output_text()
         evidence.details["worst_error"] = runner.worst_error

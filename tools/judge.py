@@ -5,6 +5,7 @@ Lives in the service process. The gauntlet's stages are in `tools.gauntlet`, the
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -33,6 +34,8 @@ from tools.reference import Reference, load_reference
 from tools.runner import Means, Rival, Runner
 from tools.targets.base import Build, Target, Variant
 from tools.task import TaskSource
+from tools.torch_call import ModelCall
+from tools.torch_process import TorchWorker
 from tools.worker import Worker, WorkerFailed
 
 AnyRunner = TypeVar("AnyRunner", bound=Runner)
@@ -213,7 +216,14 @@ class Judge:
         begun = self.compilers.begun(kernel) if variant == "release" else None
         return self._compile(kernel, variant) if begun is None else begun.result()
 
+    @functools.cached_property
+    def calls(self) -> list[ModelCall]:
+        """How a torch kernel is made and called, for each workload. Raises TaskError and KernelError."""
+        return [self.reference.model_call(index) for index in range(len(self.names))]
+
     def _compile(self, kernel: Kernel, variant: Variant) -> Build:
+        if kernel.language == "torch":
+            return self.device.torch.build(kernel, self.calls, self.source.libraries)
         return self.target.compile_kernel(kernel, self.header, variant, self.source.libraries)
 
     def runner(self, build: Build, *, omp_threads: int | None = None) -> Runner:
@@ -234,6 +244,9 @@ class Judge:
 
     def _runner(self, kind: type[AnyRunner], worker: Worker, patience: float = 1.0) -> AnyRunner:
         assert self._yardstick is not None
+        if isinstance(worker, TorchWorker):
+            means = Means(self.device.torch.round_trip, self.device.flush, worker.allowance)
+            return kind(worker, self.buffers, [seconds * patience for seconds in self.timeouts], means)
         timeouts = [seconds * patience for seconds in self.timeouts]
         means = Means(self._yardstick.round_trip, self.device.flush, self.device.allowance)
         return kind(worker, self.buffers, timeouts, means)
@@ -241,6 +254,8 @@ class Judge:
     def _worker(self, build: Build, omp_threads: int | None) -> Worker:
         if build.library is None:
             raise InfrastructureError(f"the kernel {build.report.kernel} has no build to run")
+        if build.language == "torch":
+            return self.device.torch.worker(build, self.calls, self.buffers, omp_threads)
         return self.device.worker(build, self.buffers, omp_threads)
 
     def may_map(self, library: str) -> bool:

@@ -231,6 +231,7 @@ Reason: TypeAlias = Literal[
     "compile_error",
     "no_entry",
     "forbidden_library",
+    "framework_op",
     "crashed",
     "exited",
     "timeout",

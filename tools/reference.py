@@ -20,6 +20,7 @@ from tools.tasks.numpy_file import NumpyBackend
 from tools.tasks.torch_reference import NearExpected, torch_place
 from tools.tasks.user_code import require_memory
 from tools.tasks.values import DTYPES, FLOATS, Array, Inputs, Outputs, Value, all_finite, nbytes
+from tools.torch_call import ModelCall, model_call, plain_call
 
 __all__ = ["Array", "Inputs", "Outputs", "Reference", "Value", "load_reference"]
 
@@ -38,6 +39,7 @@ class Backend(Protocol):
     def run64(self, workload: int, inputs: Inputs) -> Outputs: ...
     def call(self, workload: int, inputs: Inputs) -> Callable[[], object]: ...
     def figure(self, name: str, inputs: Inputs) -> float | None: ...
+    def model(self, workload: int) -> tuple[object, list[tuple[str | None, object]], dict[str, str]] | None: ...
     def near(self, workload: int, inputs: Inputs) -> NearExpected | None: ...
     def noise(self, workload: int, inputs: Inputs) -> Outputs | None: ...
     def forget(self) -> None: ...
@@ -148,6 +150,12 @@ class Reference:
     def flops(self, workload: int, inputs: Inputs) -> float | None:
         """Arithmetic operations of one call, or None when the task doesn't say."""
         return self.workloads[workload].flops or self._backend.figure("flops", inputs)
+
+    def model_call(self, workload: int) -> ModelCall:
+        """How a torch kernel's `ModelNew` is made and called. Raises TaskError, and KernelError for what can't be given
+        to one."""
+        signature, made = self._signatures[workload], self._backend.model(workload)
+        return plain_call(signature) if made is None else model_call(signature, *made)
 
     def bytes_moved(self, workload: int, inputs: Inputs) -> float:
         """Fewest bytes of one call: the task's word, else inputs read once plus outputs written once."""

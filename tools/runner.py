@@ -122,6 +122,7 @@ class Runner:
 
     def call(self, content: Content) -> None:
         self._calls += 1
+        self.worker.clocked = True
         if self._means.allowance.samples_round_trip(self._calls):
             self._round_trips.append(self._means.round_trip())
         self.worker.pause()
@@ -134,6 +135,7 @@ class Runner:
 
     def call_unclocked(self, content: Content) -> None:
         """As `call`, where only the outputs matter."""
+        self.worker.clocked = False
         self.worker.pause()
         self._call_parked(content)
 

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from tools.records import Diagnostic, Kernel
+from tools.torch_screen import trip_wires
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,9 @@ def screen(kernel: Kernel) -> tuple[Diagnostic, ...]:
             Diagnostic(severity="error", message="task.h is generated: include it, don't bring it", file="task.h")
         )
     for file, text in kernel.files.items():
+        if file.endswith(".py"):
+            found += trip_wires(file, text)
+            continue
         joined = text.replace("\\\n", "  ")
         kept, bare = without_comments(joined, keep_strings=True), without_comments(joined, keep_strings=False)
         for wire in TRIP_WIRES:

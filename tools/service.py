@@ -42,6 +42,7 @@ from tools.program import Program
 from tools.protocol import VERSION
 from tools.records import Kernel, TargetName
 from tools.screen import screen
+from tools.targets.choice import target_of
 from tools.targets.cuda import CudaTarget
 from tools.targets.cuda_toolkit import find_devices
 from tools.task import TaskSource
@@ -128,10 +129,11 @@ def _target(request: Request) -> TargetName:
     if "target" in request:
         return TypeAdapter[TargetName](TargetName).validate_python(request["target"])
     kernels = [request["kernel"]] if "kernel" in request else request.get("kernels", [])
-    languages = [_kernel(kernel).language for kernel in kernels]
+    read = [_kernel(kernel) for kernel in kernels]
+    languages = [kernel.language for kernel in read]
     if "program" in request:
         languages.append(_program(request["program"]).language)
-    return "cuda" if any(language != "cpp" for language in languages) else "cpu"
+    return target_of(languages, read)
 
 
 def _load(source: TaskSource, target: TargetName, progress: Callable[[str], None]) -> AnyJudge:

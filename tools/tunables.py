@@ -1,4 +1,4 @@
-"""The parameters that a kernel declares for a sweep: `// tune: BLOCK = 64,128,256`."""
+"""The parameters that a kernel declares for a sweep: `// tune: BLOCK = 64,128,256`, or `# tune: …` in Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.errors import KernelError
 Tunables: TypeAlias = dict[str, tuple[str, ...]]
 """A declared tunable's name to its values, the default first."""
 
-_TUNE = re.compile(r"^\s*//\s*tune\s*:(?P<rest>.*)$")
+_TUNE = re.compile(r"^\s*(?://|#)\s*tune\s*:(?P<rest>.*)$")
 _DECLARATION = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<values>[^=]+?)\s*\Z")
 _VALUE = re.compile(r"[A-Za-z0-9_.+-]+\Z")
 
@@ -19,7 +19,8 @@ _VALUE = re.compile(r"[A-Za-z0-9_.+-]+\Z")
 def parse_tunables(files: Mapping[str, str]) -> Tunables:
     """Tunables declared in a kernel's files by lines like `// tune: BLOCK = 64,128,256`.
 
-    The default is the value of `#define BLOCK n` where the files have one, else the first value; it comes first.
+    The default is the value of `#define BLOCK n`, in Python of `BLOCK = n`, where the files have one, else the first
+    value; it comes first.
     A malformed or repeated declaration raises KernelError with its `file:line`.
     """
     found: Tunables = {}
@@ -41,6 +42,8 @@ def parse_tunables(files: Mapping[str, str]) -> Tunables:
 
 
 def _default_first(name: str, values: Sequence[str], files: Mapping[str, str]) -> tuple[str, ...]:
-    define = re.compile(rf"^\s*#\s*define\s+{re.escape(name)}\s+([A-Za-z0-9_.+-]+)", re.MULTILINE)
+    define = re.compile(
+        rf"^(?:\s*#\s*define\s+{re.escape(name)}\s+|{re.escape(name)}\s*=\s*)([A-Za-z0-9_.+-]+)", re.MULTILINE
+    )
     defaults = [match[1] for text in files.values() if (match := define.search(text))][:1]
     return tuple(dict.fromkeys([*defaults, *values]))

@@ -8,6 +8,8 @@
 //     -U the loopback of a new network is up
 //     -A no address space randomisation  -G may name its threads and bind a Unix socket, as a GPU's driver does
 //     -Q print Landlock's ABI and whether seccomp is there
+//
+// Built with -DJAIL_LIBRARY it is a shared object whose `jail_enter` confines the calling process, which goes on in it.
 #include <signal.h>
 #include <stdio.h>
 #include <net/if.h>
@@ -193,9 +195,8 @@ Options parse(int argc, char** argv) {
     return options;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+/// Returns where `argv` names the program to run, in a process that is confined.
+char** enter(int argc, char** argv) {
     Options options = parse(argc, argv);
     argv += optind;
     errno = EINVAL;
@@ -218,7 +219,26 @@ int main(int argc, char** argv) {
         require(confine::landlock(options.read_only, options.writable), "Landlock");
     }
     if (options.seccomp) install_seccomp(options.no_fork, options.driver);
+    return argv;
+}
+
+}  // namespace
+
+#if defined(JAIL_LIBRARY)
+
+/// Confines this process as `argv`, which ends in "-- NAME", says. It must have one thread. Ends it when refused.
+extern "C" void jail_enter(int argc, char** argv) {
+    optind = 1;
+    enter(argc, argv);
+}
+
+#else
+
+int main(int argc, char** argv) {
+    argv = enter(argc, argv);
     unsetenv("PWD");  // bubblewrap sets it
     execvp(*argv, argv);
     refuse(*argv);
 }
+
+#endif

@@ -25,6 +25,8 @@ class Build(Record):
     reason: Reason | None = None
     """compile_error, no_entry or forbidden_library."""
     message: str = ""
+    language: Language = "cpp"
+    """`torch` where `library` is the folder of a torch build; what the others make is loaded in one way."""
 
 
 class Target(Protocol):

@@ -62,7 +62,7 @@ class CpuTarget:
 
     @property
     def languages(self) -> tuple[Language, ...]:
-        return ("cpp",)
+        return ("cpp", "torch")
 
     @property
     def tunable_flags(self) -> tuple[FlagGroup, ...]:

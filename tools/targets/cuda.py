@@ -70,7 +70,7 @@ class CudaTarget:
 
     @property
     def languages(self) -> tuple[Language, ...]:
-        return ("cuda",)
+        return ("cuda", "torch")
 
     @property
     def tunable_flags(self) -> tuple[FlagGroup, ...]:
@@ -116,7 +116,7 @@ class CudaTarget:
         return listing(build, function, form)
 
     def _check(self, kernel: Kernel, variant: Variant, libraries: Sequence[str]) -> None:
-        if kernel.language not in self.languages:
+        if kernel.language != "cuda":
             raise KernelError(f"the cuda target compiles no {kernel.language} kernels", "Give it a kernel.cu.")
         if variant == "simulate":
             raise InfrastructureError("a CUDA kernel can't be simulated", "Profile it on a GPU.")

@@ -128,6 +128,18 @@ class KernelBenchBackend:
             held.copy_(tensors[self._state_names[name]])
         return model, self._call_arguments(workload, tensors)
 
+    def model(self, workload: int) -> tuple[object, list[tuple[str | None, object]], dict[str, str]]:
+        """What `Model` is made from; for each argument of `forward` the input's name, or None and a constant; and the
+        names of its parameters and buffers with those of their inputs."""
+        module = self._modules[workload]
+        with user_call(self._source.files, f"`get_init_inputs` of {self._source.entry} failed"):
+            init = module.get_init_inputs() if hasattr(module, "get_init_inputs") else []
+        items = self._templates[workload]
+        arguments: list[tuple[str | None, object]] = [
+            (each, None) if isinstance(each, str) else (None, each.value) for each in items
+        ]
+        return init, arguments, dict(self._state_names)
+
     def _tensors(self, inputs: Mapping[str, Value], *, wide: bool = False) -> dict[str, Any]:
         return {name: self.place.tensor(value, wide=wide) for name, value in inputs.items()}
 

@@ -1,0 +1,96 @@
+"""Builds a torch kernel: imports it once, where compilers may run, and calls it once on each workload.
+
+A confined child of `tools.torch_server` that may write one folder. Its descriptors are: requests, answers, output; the
+plan comes as JSON behind its length, what came of it goes back so. What is compiled when a kernel is first called
+(Triton, CuPy) is compiled here too, on inputs of no meaning; whatever those calls raise is left to the judge's own.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import struct
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from tools.torch_load import SOURCES, load_module, make_model, place_extensions, refuse_compilers, told
+from tools.torch_ops import follow_threads, tracer
+
+
+def serve(descriptors: list[int], guard: str) -> None:
+    """Build, and tell: first whether it was built, then that its first calls are over."""
+    del guard
+    requests, answers = descriptors[:2]
+    (size,) = struct.unpack("=I", _read(requests, 4))
+    plan = json.loads(_read(requests, size))
+    folder = Path(plan["folder"])
+    torch: Any = importlib.import_module("torch")
+    torch.set_num_threads(1)
+    place_extensions(folder, build=True)
+    refuse_compilers(folder)
+    os.chdir(folder / SOURCES)
+    try:
+        module = load_module(folder)
+        models = [_model(torch, module, each, plan["device"]) for each in plan["calls"]] if plan["calls"] else []
+    except BaseException as error:  # noqa: BLE001 - the kernel's code may raise anything
+        traceback.print_exc()
+        _tell(answers, {"built": False, "text": str(error)[-200_000:], **told(error, folder)})
+        return
+    _tell(answers, {"built": True})
+    mode = tracer(folder / SOURCES, lambda _: True)
+    follow_threads(mode)
+    for call, model in zip(plan["calls"], models, strict=True):
+        try:
+            with torch.no_grad():
+                model(*_arguments(torch, call, plan["device"]))
+            if plan["device"] == "cuda":
+                torch.cuda.synchronize()
+        except BaseException as error:  # noqa: BLE001 - as above
+            print(f"first call: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            break
+    _tell(answers, {"called": True})
+
+
+def _model(torch: Any, module: Any, call: dict[str, Any], device: str) -> Any:
+    state = {own: _some(torch, call["tensors"][name], device) for own, name in call["state"].items()}
+    return make_model(module, call, state, device)
+
+
+def _arguments(torch: Any, call: dict[str, Any], device: str) -> list[Any]:
+    scalars = {"int64": 1, "float64": 1.0, "bool": True}
+    made: list[Any] = []
+    for kind, value in call["arguments"]:
+        if kind == "constant":
+            made.append(ast.literal_eval(value))
+        elif value in call["scalars"]:
+            made.append(scalars[call["scalars"][value]])
+        else:
+            made.append(_some(torch, call["tensors"][value], device))
+    return made
+
+
+def _some(torch: Any, kind: tuple[str, list[int]], device: str) -> Any:
+    """Ones for numbers, zeros for what may be an index."""
+    dtype, shape = getattr(torch, kind[0]), tuple(kind[1])
+    return torch.full(shape, 1 if dtype.is_floating_point else 0, dtype=dtype, device=device)
+
+
+def _tell(descriptor: int, what: dict[str, Any]) -> None:
+    data = json.dumps(what).encode()
+    data = struct.pack("=I", len(data)) + data
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = os.read(descriptor, size - len(data))
+        if not part:
+            os._exit(0)
+        data += part
+    return data

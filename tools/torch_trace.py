@@ -1,0 +1,70 @@
+"""Whose work a torch kernel's result is: what the profiler saw of it, held against what may be the framework's.
+
+Not covered: a kernel that behaves when it is watched. The dispatcher's trace is in force in every call; this looks
+below it, at what runs on the device and in other threads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import JsonValue
+
+from tools.records import Kernel
+from tools.runner import Failed
+from tools.torch_ops import ALLOWED, COPYING
+
+FRAMEWORK_KERNELS = re.compile(
+    r"at::native::|at_cuda_detail|cutlass|cublas|cudnn|cufft|cusparse|cusolver|curand|c10d?::|"
+    r"(?:sm\d\d|ampere|volta|turing|hopper|maxwell)_\w*(?:gemm|conv|fprop|dgrad|wgrad|xmma|cudnn)|_xmma_|"
+    r"splitKreduce|gemv2|gemvNSP|gemvx|dot_kernel|reduce_1Block|nchwToNhwc|implicit_convolve|winograd|"
+    r"triton_(?:poi|red|per|tem|mm)_|cupy_\w+__|flash_fwd|fmha|pytorch_flash",
+    re.IGNORECASE,
+)
+"""Names of kernels that PyTorch, its compiler, CuPy and the vendor's libraries bring."""
+FILLS = re.compile(r"FillFunctor|^Memset|^Memcpy|\bhold\b")
+"""What allocating and copying leaves there, and the judge's own."""
+_WORD = re.compile(r"[A-Za-z_]\w{2,}")
+
+
+def require_own_work(kernel: Kernel, names: Sequence[str], traced: Sequence[Mapping[str, Any]]) -> dict[str, JsonValue]:
+    """The share of the device's time in the kernel's own code, by workload. Raises Failed("framework_op")."""
+    words = frozenset(word for text in kernel.files.values() for word in _WORD.findall(text))
+    shares: dict[str, JsonValue] = {}
+    for name, seen in zip(names, traced, strict=True):
+        for operator in _names(seen, "operators"):
+            namespace, _, short = str(operator).partition("::")
+            if namespace == "aten" and short.partition(".")[0] not in ALLOWED | COPYING:
+                raise Failed("framework_op", f"it called {operator}, which computes in its stead (workload {name})")
+        own = foreign = 0.0
+        for function, row in seen.get("kernels", {}).items():
+            seconds = _micro(row)
+            if FILLS.search(function):
+                continue
+            if FRAMEWORK_KERNELS.search(function) and not is_own(function, words):
+                raise Failed(
+                    "framework_op",
+                    f"it has the device run {function[:120]}, which is not its own (workload {name})",
+                    details={"device_kernels": [*_names(seen, "kernels")][:40]},
+                )
+            own, foreign = (own + seconds, foreign) if is_own(function, words) else (own, foreign + seconds)
+        if own + foreign > 0:
+            shares[name] = own / (own + foreign)
+    return shares
+
+
+def is_own(function: str, words: frozenset[str]) -> bool:
+    """Whether the function's own name, without namespaces and template arguments, stands in the kernel's sources."""
+    plain = re.sub(r"<.*", "", function.removeprefix("void ")).partition("(")[0].strip()
+    return plain.rpartition("::")[2] in words and "at::native" not in plain
+
+
+def _names(seen: Mapping[str, Any], kind: str) -> list[JsonValue]:
+    found = seen.get(kind)
+    return [str(name) for name in found] if isinstance(found, dict) else []
+
+
+def _micro(row: object) -> float:
+    return float(row[1]) if isinstance(row, list) and len(row) == 2 and isinstance(row[1], int | float) else 0.0
