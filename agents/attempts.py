@@ -89,10 +89,13 @@ class Attempts:
         iteration: int,
         hypothesis: Hypothesis | None,
         call: str | None = None,
+        *,
+        person: str | None = None,
     ) -> Judged:
         """The gauntlet on `kernel`, raced against the best so far. A kernel judged before gets its earlier verdict.
 
         call: the step of the run that asks; one that was killed after its kernel was judged gets the same again.
+        person: what a person said who wrote it by hand.
         """
         async with self._turnstile:
             if earlier := self._made_by(call) or self._run.find_kernel(kernel.id):
@@ -118,6 +121,7 @@ class Attempts:
                 judged_at=time.time(),
                 device_seconds=seconds,
                 call=call,
+                person=person,
                 **_figures(verdict),
             )
             self._run.add_attempt(attempt, kernel.files, verdict.model_dump(mode="json"))
@@ -173,6 +177,8 @@ class Attempts:
         fields: dict[str, JsonValue] = attempt.model_dump(
             mode="json", include={"parent", "iteration", "change", "outcome", "note", "device_seconds"}
         )
+        if attempt.person is not None:
+            fields["person"] = attempt.person
         measured = attempt.model_dump(mode="json", include={"seconds", "share_of_limit", "speedup"}, exclude_none=True)
         if isinstance(verdict, Rejected):
             fields |= {"stage": verdict.stage, "reason": verdict.reason}

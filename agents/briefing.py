@@ -31,7 +31,8 @@ Build = Callable[[Room], list[Section]]
 def for_planner(seat: Seat, stale: int) -> Opening:
     """How a planner's turn begins. stale: attempts since the last gain."""
     past = past_of(seat)
-    settings = seat.context.settings
+    settings, wishes = seat.context.settings, seat.context.steering.wishes
+    wanted = past.find(wishes.parent_in(seat.iteration))
     ask = render(
         "planner_ask.md",
         iteration=seat.iteration,
@@ -39,12 +40,17 @@ def for_planner(seat: Seat, stale: int) -> Opening:
         stale=stale,
         best=past.best,
         parallel=settings.parallel,
+        parent=wishes.parent_in(seat.iteration),
+        forbidden=wishes.forbidden_in(seat.iteration),
+        rejected=wishes.rejections(seat.iteration),
         low=[BUDGET_WORDS[budget] for budget in nearing.told_before(seat.iteration, seat.context)],
     )
 
     def build(room: Room) -> list[Section]:
         kernel = sections.in_full(seat.context, past, "Best kernel", past.best)
         kernel = kernel or sections.in_full(seat.context, past, "Starting kernel", next(iter(past.attempts), None))
+        if wanted is not None and wanted != past.best:
+            kernel = [*sections.in_full(seat.context, past, "Parent", wanted), *kernel]
         return [
             sections.lessons(seat.context.lessons.text),
             *_body(seat, past, room, kernel),
@@ -87,6 +93,17 @@ def for_analyst(seat: Seat, new: Sequence[Attempt]) -> Opening:
         kernel = sections.in_full(seat.context, past, "Best kernel", past.best)
         details = [sections.detail(seat.context, past, attempt) for attempt in new]
         return [*_body(seat, past, room, kernel, recent=False), *details, Section("ask", ask, keep=99)]
+
+    return _opening(seat, build)
+
+
+def for_question(seat: Seat, question: str) -> Opening:
+    """How a call begins that answers a person's question about the run."""
+    past = past_of(seat)
+
+    def build(room: Room) -> list[Section]:
+        kernel = sections.in_full(seat.context, past, "Best kernel", past.best)
+        return [*_body(seat, past, room, kernel), Section("ask", render("question.md", question=question), keep=99)]
 
     return _opening(seat, build)
 

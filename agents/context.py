@@ -1,4 +1,5 @@
-"""What is constant during a run: handed to every node of the graph, never stored."""
+"""What is constant during a run, but for the settings that a person changes: handed to every node of the graph, never
+stored."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from agents.models.money import Answered, Purse
 from agents.models.retry import Stopping
 from agents.secrets import Scrubber
 from agents.settings import Role, RunSettings
+from agents.steering import Steering
 from agents.told import Told
 from memory.runs import RunFolder
 from tools.executor import Executor
@@ -27,12 +29,13 @@ from tools.task import TaskSource
 OnRoleText: TypeAlias = Callable[[Role, str], None]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Context:
     """One run's world, as its nodes see it."""
 
     task: TaskSource
     settings: RunSettings
+    """A person may change them between two calls (`agents.steering_deeds`), and nothing else in here."""
     facts: TaskFacts
     flag_groups: Sequence[FlagGroup]
     """What a tuner may try of the target's compiler flags."""
@@ -54,4 +57,5 @@ class Context:
     clock: Clock
     library: Library
     lessons: Lessons
+    steering: Steering
     in_flight: InFlight = field(default_factory=InFlight)

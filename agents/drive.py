@@ -12,6 +12,8 @@ from typing import cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command
 from pydantic import JsonValue
 
 from agents.attempts import Attempts
@@ -36,9 +38,11 @@ from agents.patient import Patient
 from agents.secrets import Scrubber
 from agents.settings import Role, RunSettings
 from agents.shelves import LessonShelf
-from agents.state import State
+from agents.state import Begin, State
+from agents.steering import Steering
 from agents.told import Told
 from agents.upgrade import upgrade
+from agents.wishes import Wishes
 from memory.files import RunFolderError
 from memory.lesson_store import LessonStore
 from memory.runs import RunFolder
@@ -50,8 +54,10 @@ from tools.targets.cpu import CpuTarget
 from tools.targets.cuda import CudaTarget
 from tools.task import TaskSource
 
-STEPS_AN_ITERATION = 3
-"""Super-steps of the graph: plan, code, analyse."""
+NO_LIMIT = 1_000_000
+"""Super-steps of the graph: the settings' limit of iterations ends it, and a person may raise that."""
+INTERRUPTED = "__interrupt__"
+"""What the graph adds to the state that it streams when it waits for a person."""
 _TARGET: dict[str, Target] = {"cpp": CpuTarget(), "cuda": CudaTarget()}
 """Where kernels of a language run."""
 
@@ -120,6 +126,7 @@ async def optimize(
                         on_text or _heard_by_nobody,
                         state_at=state,
                         changes=changes or {},
+                        wishes=Wishes.of(events),
                     )
                     return await drive.go()
     except RunFolderError as error:
@@ -144,9 +151,14 @@ class _Drive:
     state_at: str | None
     """Where checkpoints are kept."""
     changes: dict[str, JsonValue]
+    wishes: Wishes
     clock: Clock = field(default_factory=Clock)
     alarm: asyncio.TimerHandle | None = None
     state: State = field(default_factory=lambda: State(iteration=0))
+    steering: Steering = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.steering = Steering(self.wishes, self.control, self._rearm)
 
     async def go(self) -> Outcome:
         """Work until it ends or is cut, and write down how in either case."""
@@ -176,7 +188,7 @@ class _Drive:
             graph = build_graph(saver)
             config: RunnableConfig = {
                 "configurable": {"thread_id": self.run.config()["thread"]},
-                "recursion_limit": self.settings.budgets.iterations * STEPS_AN_ITERATION + 10,
+                "recursion_limit": NO_LIMIT,
             }
             if await lost_its_texts(saver, config, self.run.blobs):
                 await graph.aupdate_state(config, None, as_node="__copy__")
@@ -192,15 +204,9 @@ class _Drive:
             self._end_by_wall_time()
             self.control.at_work = True
             try:
-                async for state in graph.astream(
-                    where_to_go_on(snapshot),
-                    config,
-                    context=context,
-                    stream_mode="values",
-                    durability="sync",
-                    control=self.control.steps,
-                ):
-                    self.state = cast(State, state)
+                async with self.steering.attending(context):
+                    await self._go_through(graph, config, where_to_go_on(snapshot), context)
+                    await self.steering.answered()
             except GraphDrained:
                 return self.control.reason or "user"
             except ModelUnavailable as error:
@@ -212,7 +218,32 @@ class _Drive:
                 self.control.at_work = False
                 self._stop_the_alarm()
                 context.library.close()
-            return cast(StopReason, self.state["stop"])
+            return cast(StopReason, self.state.get("stop") or self.control.reason or "user")
+
+    async def _go_through(
+        self,
+        graph: CompiledStateGraph[State, Context, Begin, State],
+        config: RunnableConfig,
+        given: Begin | Command[str] | None,
+        context: Context,
+    ) -> None:
+        """Run the graph to its end, with a person's word wherever a plan waits for one."""
+        while True:
+            async for state in graph.astream(
+                given,
+                config,
+                context=context,
+                stream_mode="values",
+                durability="sync",
+                control=self.control.steps,
+            ):
+                self.state = cast(State, {name: value for name, value in state.items() if name != INTERRUPTED})
+            if (await graph.aget_state(config)).next != ("approve",):
+                return
+            word = await self.steering.word(self.state["iteration"] + 1, self.state["plans"])
+            if word is None and self.control.reason is not None:
+                return
+            given = Command(resume="" if word is None else word.action)
 
     def _broken(self, error: Exception) -> Exception:
         """Write down what can be written of a run that an error ends, and what is to be raised instead."""
@@ -263,6 +294,7 @@ class _Drive:
             clock=self.clock,
             library=Library(self.run, facts.header, self.settings.language, documents, shelf),
             lessons=Lessons(store, self.run, attempts, self.journal, task=self.task, facts=facts),
+            steering=self.steering,
         )
 
     def _recast(self, role: Role, specs: Sequence[str]) -> None:
@@ -278,6 +310,12 @@ class _Drive:
             self.control.stop("wall_time")
         else:
             self.alarm = asyncio.get_running_loop().call_later(left, self._end_by_wall_time)
+
+    def _rearm(self) -> None:
+        """The limits are others, or the run waited."""
+        self.settings = self.steering.context.settings
+        self._stop_the_alarm()
+        self._end_by_wall_time()
 
     def _stop_the_alarm(self) -> None:
         if self.alarm is not None:

@@ -41,6 +41,7 @@ from agents.run_events import (
     StoppingTold,
     TaskOpened,
 )
+from agents.steer_events import Answered, PlanWaits, Steered, SteerRefused
 
 Record: TypeAlias = Annotated[
     RunStarted
@@ -67,7 +68,11 @@ Record: TypeAlias = Annotated[
     | StoppingTold
     | RunEnded
     | RunPaused
-    | RunFailed,
+    | RunFailed
+    | Steered
+    | SteerRefused
+    | Answered
+    | PlanWaits,
     Field(discriminator="event"),
 ]
 """Any line."""

@@ -50,6 +50,10 @@ EventKind: TypeAlias = Literal[
     "run_ended",
     "run_paused",
     "run_failed",
+    "steered",
+    "steer_refused",
+    "answered",
+    "plan_waits",
 ]
 
 

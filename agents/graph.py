@@ -1,8 +1,9 @@
 """The control flow of a run, on one screen:
 
     begin ─> plan ─> code (one a hypothesis, in parallel) ─> analyse ─┐
-              │ ^─────────────────────────────────────────────────────┘
-              └> finish
+             │ ^ └─> approve (a person's word) ─> code                │
+             │ └──────────┴───────────────────────────────────────────┘
+             └> finish
 
 Each node's return type names where it can go.
 """
@@ -15,7 +16,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
-from langgraph.types import Command, Send
+from langgraph.types import Command, Send, interrupt
 
 from agents import analyst, coder, planner, steps
 from agents.context import Context
@@ -27,15 +28,28 @@ async def begin(state: Begin, runtime: Runtime[Context]) -> Command[Literal["pla
     return Command(update=await steps.judge_start(state, runtime.context), goto="plan")
 
 
-async def plan(state: State, runtime: Runtime[Context]) -> Command[Literal["code", "analyse", "finish"]]:
+async def plan(state: State, runtime: Runtime[Context]) -> Command[Literal["code", "approve", "analyse", "finish"]]:
     """End the run, or ask the planner what to try next."""
+    state = await steps.heed(state, runtime.context)
     if reason := steps.reason_to_stop(state, runtime.context):
         return Command(update={"stop": reason}, goto="finish")
     proposed = await planner.propose(state, runtime.context)
     if proposed.nothing_left:
         return Command(update=steps.exhausted(proposed), goto="finish")
+    if runtime.context.settings.approve and proposed.hypotheses:
+        return Command(update=steps.planned(state, proposed, runtime.context), goto="approve")
     orders = [Send("code", order) for order in steps.orders(state, proposed)]
-    return Command(update=steps.planned(proposed), goto=orders or "analyse")
+    return Command(update=steps.planned(state, proposed, runtime.context), goto=orders or "analyse")
+
+
+async def approve(state: State, runtime: Runtime[Context]) -> Command[Literal["code", "plan"]]:
+    """Wait for a person's word on the plan. The question stays in the checkpoint while nobody answers."""
+    if (waits := steps.waits_for_a_word(state, runtime.context)) is not None:
+        interrupt(waits)
+    approved = steps.approved(state, runtime.context)
+    if approved is None:
+        return Command(goto="plan")
+    return Command(goto=[Send("code", order) for order in steps.orders(state, approved)])
 
 
 async def code(state: CodeOrder, runtime: Runtime[Context]) -> Command[Literal["analyse"]]:
@@ -56,6 +70,6 @@ async def finish(state: State, runtime: Runtime[Context]) -> Command[Literal["__
 
 def build_graph(checkpointer: BaseCheckpointSaver[str]) -> CompiledStateGraph[State, Context, Begin, State]:
     graph = StateGraph(State, context_schema=Context, input_schema=Begin)
-    graph.add_node(begin).add_node(plan).add_node(code).add_node(analyse).add_node(finish)
+    graph.add_node(begin).add_node(plan).add_node(approve).add_node(code).add_node(analyse).add_node(finish)
     graph.add_edge(START, "begin")
     return graph.compile(checkpointer)

@@ -147,3 +147,14 @@ def _alike(a: tuple[frozenset[str], tuple[str, ...]], b: tuple[frozenset[str], t
     if a[1] != b[1] or not (a[0] | b[0]):
         return False
     return len(a[0] & b[0]) / len(a[0] | b[0]) >= ALIKE
+
+
+def forbids(idea: str, change: str) -> bool:
+    """Whether a change is of an idea that a person forbade: it has all of the idea's words and numbers, in any order
+    and spelling of case; settings (`UNROLL=4`) must stand in it as they are."""
+    settings = settings_in(idea)
+    if settings is not None:
+        return set(idea.split()) <= set(change.split())
+    words, numbers = _gist(idea)
+    of_change, numbers_of_change = _gist(change)
+    return bool(words or numbers) and words <= of_change and set(numbers) <= set(numbers_of_change)

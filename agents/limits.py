@@ -105,12 +105,25 @@ class Clock:
         self._now = now
         self._before = before
         self._started: float | None = None
+        self._held: float | None = None
         self.begin_lap()
 
     def start(self) -> None:
         """It runs from now on, if it did not before."""
         if self._started is None:
             self._started = self._now()
+
+    def hold(self) -> None:
+        """It stands still: the run waits for a person."""
+        if self._held is None:
+            self._held = self._now()
+
+    def go_on(self) -> None:
+        """It runs again."""
+        if self._held is not None:
+            waited, self._held = self._now() - self._held, None
+            self._lap += waited
+            self._started = None if self._started is None else self._started + waited
 
     def begin_lap(self) -> None:
         self._lap, self._outside = self._now(), 0.0
@@ -126,7 +139,8 @@ class Clock:
 
     @property
     def elapsed(self) -> float:
-        return self._before + (0.0 if self._started is None else self._now() - self._started)
+        now = self._now() if self._held is None else self._held
+        return self._before + (0.0 if self._started is None else max(0.0, now - self._started))
 
 
 def spending(spent: Spent, elapsed: float, budgets: Budgets) -> list[Gauge]:

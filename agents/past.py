@@ -64,11 +64,7 @@ class Past:
 
     def hints(self) -> list[str]:
         """What the user told the agents, oldest first."""
-        return [str(hint["text"]) for hint in self.run.hints() if _at_most(hint.get("iteration"), self.iteration)]
-
-
-def _at_most(value: object, bound: int) -> bool:
-    return not isinstance(value, int) or value <= bound
+        return self.run.standing_hints(self.iteration)
 
 
 @lru_cache(maxsize=4096)

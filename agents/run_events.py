@@ -120,6 +120,8 @@ class AttemptJudged(Line):
     note: str
     device_seconds: float
     """What judging it took."""
+    person: str | None = None
+    """What a person said of it who wrote it by hand; absent when a coder did."""
     sample: int | None = None
     """Which of the kernels drawn for its hypothesis it is, from 1; absent when only one was drawn."""
     seconds: float | None = None

@@ -86,6 +86,8 @@ class RunSettings(BaseModel):
     """Kernels that are drawn for each hypothesis, by as many coders; the judge chooses between them."""
     pause_at_limit: bool = False
     """Wait for a person at a limit instead of ending (`agents.pausing`)."""
+    approve: bool = False
+    """Each plan waits for a person's word before anything of it is coded."""
     turn_steps: int = Field(default=40, ge=1)
     """Model calls in one turn of one role."""
     context_tokens: int = Field(default=128_000, ge=8_000)

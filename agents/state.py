@@ -116,6 +116,10 @@ class State(TypedDict, total=False):
     iteration: int
     hypotheses: int
     """How many were proposed in this iteration; 0 = the planner has nothing left."""
+    plan: list[str]
+    """Blob ids of what was proposed, while it waits for a person's word."""
+    plans: int
+    """Plans of this iteration that a person rejected before that one."""
     attempts: Annotated[int, larger]
     best: str | None
     stale: int

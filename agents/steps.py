@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from agents import limits, nearing, reflection
+import json
+from typing import cast
+
+from pydantic import JsonValue
+
+from agents import limits, nearing, planner, reflection
 from agents.context import Context
 from agents.limits import StopReason
 from agents.planner import Proposed
-from agents.state import Begin, CodeOrder, State
+from agents.state import Begin, CodeOrder, Hypothesis, State
 
 
 async def judge_start(state: Begin, context: Context) -> State:
@@ -29,8 +34,19 @@ async def judge_start(state: Begin, context: Context) -> State:
     )
 
 
+async def heed(state: State, context: Context) -> State:
+    """The state with what a person did since: every command is heeded, and kernels by his or her hand are judged."""
+    steering = context.steering
+    steering.begun.set()
+    await steering.settle()
+    known = max(state["attempts"], context.attempts.count_until(state["iteration"]))
+    return cast(State, {**state, "attempts": known})
+
+
 def reason_to_stop(state: State, context: Context) -> StopReason | None:
-    """Why there is no next iteration, or None. One that was begun before is finished."""
+    """Why there is no next iteration, or None. One that was begun before is finished, unless a person ended the run."""
+    if context.steering.is_over:
+        return "user"
     iteration = state["iteration"] + 1
     if not context.told.is_new("iteration_started", {"iteration": iteration}):
         return None
@@ -45,8 +61,37 @@ def reason_to_stop(state: State, context: Context) -> StopReason | None:
     return None
 
 
-def planned(proposed: Proposed) -> State:
-    return State(hypotheses=len(proposed.hypotheses), device_seconds=proposed.device_seconds)
+def planned(state: State, proposed: Proposed, context: Context) -> State:
+    """state: as `heed` left it."""
+    return State(
+        hypotheses=len(proposed.hypotheses),
+        attempts=state["attempts"],
+        device_seconds=proposed.device_seconds + context.steering.take_device_seconds(),
+        plan=list(proposed.hypotheses),
+        plans=proposed.rejected,
+    )
+
+
+def waits_for_a_word(state: State, context: Context) -> list[JsonValue] | None:
+    """The hypotheses of a plan that waits; None when a person gave his or her word, or none is wanted any more."""
+    steering, iteration = context.steering, state["iteration"] + 1
+    if not context.settings.approve or steering.is_over or steering.wishes.decision(iteration, state["plans"]):
+        return None
+    waiting: list[JsonValue] = [json.loads(context.run.blobs.get(blob)) for blob in state["plan"]]
+    steering.plan_waits(iteration, waiting)
+    return waiting
+
+
+def approved(state: State, context: Context) -> Proposed | None:
+    """What is carried out of a plan that waited; None when the planner is to be asked again, or the run is to end."""
+    steering, iteration = context.steering, state["iteration"] + 1
+    word = steering.wishes.decision(iteration, state["plans"])
+    if steering.is_over or (word is not None and word.action == "reject"):
+        return None
+    if word is None or word.action == "approve":
+        return Proposed(tuple(state["plan"]), False, 0.0)
+    hypotheses = [Hypothesis.model_validate(item) for item in word.about["hypotheses"]]
+    return Proposed(planner.put_down(hypotheses, iteration, context), False, 0.0)
 
 
 def exhausted(proposed: Proposed) -> State:

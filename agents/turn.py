@@ -75,7 +75,11 @@ class _Turn:
     over: bool = False
 
     async def step(self) -> None:
-        """One call to the model whose turn it is, and what follows from it."""
+        """One call to the model whose turn it is, and what follows from it; none once a person ended the run."""
+        await self.seat.context.steering.gate()
+        if self.seat.context.steering.is_over:
+            self.over = True
+            return
         asked = await self._ask()
         if asked is None or asked["ended"] is not None:
             self.over = asked is not None

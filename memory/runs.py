@@ -14,6 +14,7 @@
       evicted/        texts that gave way in a prompt, whole
       scores.jsonl    what each attempt's hypothesis came to, once its iteration is over
       hints.jsonl     what the user told the agents, and since which iteration
+      commands.jsonl  what a person did to the run (agents/steering_box.py)
       tokens.jsonl    our count of each prompt beside the provider's
       run.lock        which process writes into the folder (memory/lock.py)
 
@@ -91,12 +92,14 @@ class Attempt(BaseModel):
     """What judging cost."""
     call: str | None = None
     """The step of the run that had it judged; None in runs of format 1."""
+    person: str | None = None
+    """What a person said of a kernel by his or her own hand; None where a coder wrote it."""
 
     @cached_property
     def entry(self) -> LedgerEntry:
         """Its ledger line, without what its metric did."""
         said = {name: str(value) for name, value in (self.hypothesis or {}).items() if value is not None}
-        idea = said.get("change", "")
+        idea = said.get("change", "") if self.person is None else f"by the user: {self.person}"
         return LedgerEntry(
             attempt=self.id,
             parent=self.parent,
@@ -229,8 +232,19 @@ class RunFolder:
         return {str(line["attempt"]): line for line in self._scores.lines()}
 
     def hints(self) -> list[Json]:
-        """`{"iteration", "text"}` for each thing that the user told the agents; they hear it from that iteration on."""
+        """`{"iteration", "text"}` for each thing that the user told the agents; they hear it from that iteration on.
+        With `"withdrawn": true` they no longer do."""
         return self._hints.lines()
+
+    def standing_hints(self, iteration: int | None = None) -> list[str]:
+        """What the user told the agents and did not withdraw, oldest first; without an iteration, all that is said."""
+        found: dict[str, bool] = {}
+        for hint in self.hints():
+            since = hint.get("iteration")
+            if iteration is None or not isinstance(since, int) or since <= iteration:
+                found.pop(str(hint["text"]), None)
+                found[str(hint["text"])] = not hint.get("withdrawn")
+        return [text for text, stands in found.items() if stands]
 
     def final(self, attempt_id: str) -> Json | None:
         """`{"confirmed": bool, "iteration": int, "seconds": float, "verdict": a Verdict as JSON}` where the attempt was
@@ -319,6 +333,10 @@ class RunFolder:
     def add_hint(self, text: str, iteration: int) -> None:
         """Tell every role `text` from `iteration` on."""
         self._hints.add({"iteration": iteration, "text": text})
+
+    def withdraw_hint(self, text: str, iteration: int) -> None:
+        """No role is told `text` from `iteration` on."""
+        self._hints.add({"iteration": iteration, "text": text, "withdrawn": True})
 
     def add_final(
         self, attempt_id: str, verdict: Json, confirmed: bool, iteration: int = 0, seconds: float = 0.0

@@ -80,6 +80,16 @@ class Purse:
         """Why the runs that pay together are to end, once that is so."""
         return None if self._common is None else self._common.over
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other runs pay from the same purse."""
+        return self._common is not None
+
+    def limit(self, dollars: float | None, tokens: int | None) -> None:
+        """From now on these are the limits."""
+        self._limits = (dollars, tokens)
+        self._settled.set()
+
     def spent_with(self, device_seconds: float) -> Spent:
         """What models cost, and so many seconds on the device."""
         return Spent(**self.spent | {"device_seconds": device_seconds})
