@@ -40,7 +40,8 @@ BASELINE_ROUNDS = (5, 30)
 START_SECONDS = 60.0
 """Until PyTorch and its compiler are imported."""
 PATIENCE = 120.0
-"""Seconds that compiling may take, for each variant and workload."""
+"""Seconds that compiling may take, for each variant and workload, unless the environment says another."""
+PATIENCE_VARIABLE = "WARPSMITH_COMPILE_SECONDS"
 _ROWS = "rows.json"
 _Rows: TypeAdapter[list[Row]] = TypeAdapter(list[Row])
 
@@ -77,7 +78,7 @@ def time_baselines(reference: Reference, source: ContentSource, device: str) -> 
     if not reference.on_gpu:
         notes = () if reference.source.kind == "numpy" else ("torch.compile is timed on a GPU only",)
         return [_timed_here(reference, source, index) for index in workloads], notes
-    rows = torch_rows([reference.source], device, PATIENCE)[reference.source.id]
+    rows = torch_rows([reference.source], device)[reference.source.id]
     found = []
     for index in workloads:
         content = source.fresh(index)
@@ -92,12 +93,13 @@ def time_baselines(reference: Reference, source: ContentSource, device: str) -> 
     )
 
 
-def torch_rows(sources: Sequence[TaskSource], device: str, patience: float) -> dict[str, list[Row]]:
+def torch_rows(sources: Sequence[TaskSource], device: str) -> dict[str, list[Row]]:
     """What PyTorch takes on the tasks' workloads, by task id; known rows come from the cache folder.
 
-    All tasks that are not known are timed in one process. The caller holds the device. `patience` is what compiling may
-    take, seconds for each variant and workload. Raises InfrastructureError for a task without a time of PyTorch itself.
+    All tasks that are not known are timed in one process. The caller holds the device. Raises InfrastructureError for a
+    task without a time of PyTorch itself.
     """
+    patience = compile_seconds()
     fresh: dict[str, list[Row]] = {}
     found: dict[str, list[Row]] = {}
     for source in sources:
@@ -112,6 +114,18 @@ def torch_rows(sources: Sequence[TaskSource], device: str, patience: float) -> d
         entry = stored("baseline", [source.id, device, _method(), f"{patience:g}"], make)
         found[source.id] = _Rows.validate_json((entry / _ROWS).read_bytes())
     return found
+
+
+def compile_seconds() -> float:
+    """Raises InfrastructureError for a setting that is no number of seconds."""
+    given = os.environ.get(PATIENCE_VARIABLE, str(PATIENCE))
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InfrastructureError(f"{PATIENCE_VARIABLE}={given} is no number of seconds", "Unset it, or give one.")
+    return seconds
 
 
 def _require_eager(source: TaskSource, rows: list[Row]) -> None:

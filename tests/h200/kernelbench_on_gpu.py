@@ -1,0 +1,306 @@
+"""KernelBench files on a real GPU: each loads, is audited, has its baselines timed, and right and wrong kernels judged.
+
+    python -P tests/h200/kernelbench_on_gpu.py CHECKOUT [--files NAME...] [--dry-run]
+
+CHECKOUT is a checkout of KernelBench; the files are taken as they stand there, and none of its code is kept here.
+Runs where warpsmith, PyCUDA, PyTorch and a GPU are; writes `kernelbench.json` to $OUT (else ./out), which is kept as
+tests/golden/h200/judge/kernelbench.json. Exit status 1 when a verdict is not the expected one. With --dry-run no device
+is needed: every file is loaded and audited on the CPU at reduced sizes, and every kernel is built.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tools.audit import audit  # noqa: E402
+from tools.baseline import torch_rows  # noqa: E402
+from tools.contract import Signature, task_header  # noqa: E402
+from tools.cuda_device import CudaDevice  # noqa: E402
+from tools.device_lock import device_lock  # noqa: E402
+from tools.errors import InfrastructureError, TaskError  # noqa: E402
+from tools.judge import Judge, open_task  # noqa: E402
+from tools.records import Accepted, Kernel, Rejected, Verdict  # noqa: E402
+from tools.reference import load_reference  # noqa: E402
+from tools.targets.cuda import CudaTarget  # noqa: E402
+from tools.task import TaskSource, read_kernel, read_task  # noqa: E402
+
+Report = dict[str, Any]
+KERNELS = ROOT / "tests/kernels/kernelbench"
+COMPILE_SECONDS = "30"
+"""What one torch.compile may take here."""
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of KernelBench, by its place in the checkout."""
+
+    path: str
+    kernel: str = ""
+    """A right kernel of ours, beside tests/kernels/kernelbench."""
+    refused: str = ""
+    """Words of the audit's reason, where the task can't be judged at all."""
+    small: Mapping[str, Any] = field(default_factory=dict)
+    """Sizes for a dry run on the CPU."""
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).stem
+
+
+FILES = (
+    File("level1/1_Square_matrix_multiplication_.py", "matmul", small={"N": 64}),
+    File("level1/4_Matrix_vector_multiplication_.py", "matvec", small={"K": 2048}),
+    File("level1/19_ReLU.py", "relu", small={"dim": 512}),
+    File("level1/26_GELU_.py", "gelu", small={"dim": 512}),
+    File("level1/23_Softmax.py", "softmax", small={"dim": 512}),
+    File("level1/36_RMSNorm_.py", "rms_norm", small={"dim1": 16, "dim2": 16}),
+    File("level1/40_LayerNorm.py", "layer_norm", small={"dim1": 8, "dim2": 8}),
+    File("level1/47_Sum_reduction_over_a_dimension.py", "sum_dim1", small={"dim1": 64, "dim2": 64}),
+    File("level1/51_Argmax_over_a_dimension.py", "argmax_dim1", small={"dim1": 64, "dim2": 64}),
+    File(
+        "level1/63_conv_standard_2D__square_input__square_kernel.py",
+        "conv2d",
+        small={"batch_size": 2, "width": 32, "height": 32},
+    ),
+    File(
+        "level1/82_conv_depthwise_2D_square_input_square_kernel.py",
+        "conv2d_depthwise",
+        small={"batch_size": 2, "width": 32, "height": 32},
+    ),
+    File("level1/89_cumsum.py", "cumsum", small={"batch_size": 8, "input_shape": [400]}),
+    File("level1/94_MSELoss.py", small={"batch_size": 8}),
+    File("level2/1_Conv2D_ReLU_BiasAdd.py", small={"batch_size": 8}),
+    File("level2/12_Gemm_Multiply_LeakyReLU.py", small={"batch_size": 8, "in_features": 128}),
+    File("level2/23_Conv3d_GroupNorm_Mean.py", small={"batch_size": 4}),
+    File("level2/39_Gemm_Scale_BatchNorm.py", small={"batch_size": 8, "in_features": 128}),
+    File("level2/76_Gemm_Add_ReLU.py", "gemm_add_relu", small={"batch_size": 8, "in_features": 128}),
+    File("level2/80_Gemm_Max_Subtract_GELU.py", refused="zeros would pass", small={"batch_size": 8}),
+    File("level2/99_Matmul_GELU_Softmax.py"),
+    File("level3/1_MLP.py"),
+    File("level3/8_ResNetBasicBlock.py", small={"batch_size": 1}),
+)
+
+_WRONG = """// Generated: {what}.
+#include "task.h"
+#include <cstdint>
+
+template <typename T>
+__global__ void fill(T* out, const T* from, T value, int64_t count) {{
+    const int64_t i = blockIdx.x * int64_t{{256}} + threadIdx.x;
+    if (i < count) out[i] = from == nullptr ? value : from[i];
+}}
+
+extern "C" void solve(const task::Args& args, void*, task::Stream stream) {{
+    (void)args;
+{launches}
+}}
+"""
+_LAUNCH = "    fill<{type}><<<{blocks}, 256, 0, stream>>>(args.{out}, {given}, static_cast<{type}>({value}), {count});"
+_TYPES = {"float32": "float", "float64": "double", "int64": "int64_t", "int32": "int32_t", "bool": "bool"}
+
+
+def wrong_kernels(signature: Signature) -> Iterator[tuple[str, Kernel]]:
+    """Kernels that compute nothing: zeros, a constant, and where the sizes allow it a copy of an input."""
+    first = signature.outputs[0]
+    like = [t.name for t in signature.input_tensors if t.dtype == first.dtype and t.size >= first.size]
+    makings = [("zeros", 0, ""), ("a constant", 1, ""), *((f"a copy of {name}", 0, name) for name in like[:1])]
+    for what, value, given in makings:
+        launches = "\n".join(
+            _LAUNCH.format(
+                type=_TYPES[out.dtype],
+                blocks=-(-out.size // 256),
+                out=out.name,
+                given=f"args.{given}" if given and out is first else "nullptr",
+                value=value,
+                count=out.size,
+            )
+            for out in signature.outputs
+        )
+        text = _WRONG.format(what=what, launches=launches)
+        yield what.split(" of ")[0], Kernel(language="cuda", files={"kernel.cu": text})
+
+
+def kernels_of(file: File, signature: Signature) -> dict[str, Kernel]:
+    found = {"right": read_kernel(KERNELS / f"{file.kernel}.cu")} if file.kernel else {}
+    return found | dict(wrong_kernels(signature))
+
+
+def told(verdict: Verdict, seconds: float) -> Report:
+    """What is kept of a verdict."""
+    row: Report = {"status": verdict.status, "seconds": seconds}
+    if isinstance(verdict, Accepted):
+        row["timings"] = [timing.model_dump(mode="json") for timing in verdict.timings]
+        row["worst_error"] = verdict.worst_error
+        row["speedup_over_eager"] = verdict.speedup_over_eager
+        row["speedup_over_compile"] = verdict.speedup_over_compile
+    elif isinstance(verdict, Rejected):
+        row |= {"stage": verdict.stage, "reason": verdict.reason, "message": verdict.message}
+    else:
+        row["message"] = verdict.message
+    return row
+
+
+def expected(name: str, row: Report) -> bool:
+    if name == "right":
+        return bool(row["status"] == "accepted")
+    return bool(row["status"] == "rejected" and row["stage"] == "correct")
+
+
+def judged(judge: Judge, file: File) -> Report:
+    rows: Report = {}
+    kernels = kernels_of(file, judge.signatures[0])
+    judge.compilers.begin(list(kernels.values()))
+    for name, kernel in kernels.items():
+        begin = time.perf_counter()
+        rows[name] = told(judge.evaluate(kernel), time.perf_counter() - begin)
+        rows[name]["as_expected"] = expected(name, rows[name])
+    return rows
+
+
+def on_device(file: File, source: TaskSource) -> Report:
+    """Open the task and judge the kernels."""
+    row = described(file, source)
+    begin = time.perf_counter()
+    try:
+        with open_task(source, "cuda") as judge:
+            row["open_seconds"] = time.perf_counter() - begin
+            row["facts"] = judge.facts.model_dump(mode="json", exclude={"header", "hardware"})
+            row["reference_on_gpu"] = judge.reference.on_gpu
+            row["verdicts"] = judged(judge, file)
+            row["as_expected"] = not file.refused and all(v["as_expected"] for v in row["verdicts"].values())
+    except TaskError as error:
+        row |= {"open_seconds": time.perf_counter() - begin, "refused": {"fault": error.fault, "message": str(error)}}
+        row["as_expected"] = bool(file.refused) and error.fault == "degenerate" and file.refused in str(error)
+    row["seconds"] = time.perf_counter() - begin
+    return row
+
+
+def described(file: File, source: TaskSource) -> Report:
+    text = source.files[source.entry]
+    return {"file": file.path, "sha256": hashlib.sha256(text.encode()).hexdigest(), "overrides": dict(source.overrides)}
+
+
+def dry_run(checkout: Path, files: list[File]) -> bool:
+    """Load and audit at small sizes, and build every kernel."""
+    target = CudaTarget()
+    right = True
+    for file in files:
+        begin = time.perf_counter()
+        source = read_task(checkout / file.path, file.small)
+        try:
+            reference = load_reference(source)
+            notes = audit(reference, 1)
+            outcome, fine = f"notes {notes}", not file.refused
+        except TaskError as error:
+            outcome, fine = f"refused: {error.message}", bool(file.refused) and file.refused in error.message
+        signature = reference.signature(0)
+        header = task_header(source.name, [signature])
+        for name, kernel in kernels_of(file, signature).items():
+            built = target.compile_kernel(kernel, header, "release", ())
+            fine = fine and built.library is not None
+            outcome += f", {name} {'built' if built.library else built.message}"
+        right = right and fine
+        print("ok " if fine else "BAD", file.path, outcome, f"{time.perf_counter() - begin:.1f}s", flush=True)
+    return right
+
+
+def commit_of(checkout: Path) -> str:
+    """The checkout's commit: git's word, else a file COMMIT beside the levels."""
+    asked = subprocess.run(
+        ["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    kept = checkout / "COMMIT"
+    return kept.read_text().strip() if kept.is_file() else asked.stdout.strip() or "unknown"
+
+
+def measure(checkout: Path, files: list[File], out: Path) -> bool:
+    sources = {file: read_task(checkout / file.path) for file in files}
+    smi = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    chip, driver = smi.stdout.strip().splitlines()[0].split(", ")
+    record: Report = {
+        "chip": chip,
+        "driver": driver,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "torch": __import__("torch").__version__,
+        "commit": commit_of(checkout),
+        "files": [],
+    }
+    begin = time.perf_counter()
+    device = CudaDevice()
+    hardware = device.hardware()
+    record["peaks"] = hardware.model_dump(mode="json", exclude={"compiler"})
+    print("peaks", {k: f"{v / 1e12:.1f}T" for k, v in hardware.peak_flops.items()}, flush=True)
+    with device_lock(device.lock):
+        try:
+            torch_rows([sources[file] for file in files if not file.refused], device.lock)
+        except InfrastructureError as error:
+            print("baselines:", error, flush=True)
+    device.close()
+    record["baseline_seconds"] = time.perf_counter() - begin
+    print(f"-- baselines {record['baseline_seconds']:.1f}s", flush=True)
+    for file in files:
+        try:
+            row = on_device(file, sources[file])
+        except Exception:  # noqa: BLE001 - the other files are still worth their device time
+            traceback.print_exc()
+            row = {"file": file.path, "failed": traceback.format_exc()[-2000:], "as_expected": False, "seconds": 0.0}
+        record["files"].append(row)
+        report(row)
+        (out / "kernelbench.json").write_text(json.dumps(record, indent=1) + "\n")
+    return all(row["as_expected"] for row in record["files"])
+
+
+def report(row: Report) -> None:
+    timed = {
+        each["name"]: f"{each['seconds'] * 1e6:.1f}us"
+        for workload in row.get("facts", {}).get("workloads", ())
+        for each in workload["baselines"]
+    }
+    verdicts = {
+        name: f"{v['status']} {v.get('reason', '')} {v['seconds']:.1f}s" for name, v in row.get("verdicts", {}).items()
+    }
+    ours = [f"{t['seconds'] * 1e6:.1f}us" for v in row.get("verdicts", {}).values() for t in v.get("timings", ())]
+    told = row.get("refused") or row.get("facts", {}).get("notes")
+    fine = "ok " if row["as_expected"] else "BAD"
+    opened = f"open {row.get('open_seconds', 0):.1f}s"
+    print(fine, row["file"], timed, ours, verdicts, told, opened, f"{row['seconds']:.1f}s", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("--files", nargs="*", default=[], help="only those whose path holds one of these")
+    parser.add_argument("--dry-run", action="store_true")
+    given = parser.parse_args()
+    checkout = given.checkout / "KernelBench" if (given.checkout / "KernelBench").is_dir() else given.checkout
+    files = [file for file in FILES if not given.files or any(part in file.path for part in given.files)]
+    if given.dry_run:
+        sys.exit(not dry_run(checkout, files))
+    os.environ.setdefault("WARPSMITH_COMPILE_SECONDS", COMPILE_SECONDS)
+    out = Path(os.environ.get("OUT", "out"))
+    out.mkdir(parents=True, exist_ok=True)
+    sys.exit(not measure(checkout, files, out))
+
+
+if __name__ == "__main__":
+    main()
