@@ -28,8 +28,9 @@ LEAST_IN_A_ROW, MOST_IN_A_ROW = 4, 200
 HELD_FACTOR, HELD_SECONDS = 1.1, 2e-6
 """Of a call's own time, and added to it: the most of a call in a row that was queued before it began. Its caches are
 warmer than a single call's, and between two calls the device starts anew twice."""
-FREE_FACTOR, FREE_SECONDS = 2.5, 60e-6
-"""The same of a row that is launched while it runs. Launches take longer than what they launch where that is little."""
+FREE_FACTOR = 2.5
+"""The same of a row that is launched while it runs: launches take longer than what they launch where that is little.
+Added to it is what an allowance grants for launching."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Allowance:
     """The judge's clock is too coarse to correct single calls: the inner reading counts where the medians agree."""
     slack: float = 60e-6
     """Seconds by which the clocks may always differ: waking two processes on a virtual machine."""
+    launching: float = 60e-6
+    """Seconds that the host may take for a call whose work on the device takes none."""
 
     def samples_round_trip(self, call: int) -> bool:
         """Whether one is measured before the call of this number, from 1 on. Where only the median counts, the first
@@ -123,13 +126,13 @@ class Rows:
     free: float
     """Launched as they ran."""
 
-    def disagreement(self, inner: float, slack: float) -> str | None:
-        """Why calls that take `inner` seconds by the worker's clock can't be these; `slack` is a whole row's."""
+    def disagreement(self, inner: float, allowance: Allowance) -> str | None:
+        """Why calls that take `inner` seconds by the worker's clock can't be these; its slack is for a whole row."""
         for words, seconds, most in (
             ("", self.held, HELD_FACTOR * inner + HELD_SECONDS),
-            (", launching included", self.free, FREE_FACTOR * inner + FREE_SECONDS),
+            (", launching included", self.free, FREE_FACTOR * inner + allowance.launching),
         ):
-            if seconds > most + slack / self.calls:
+            if seconds > most + allowance.slack / self.calls:
                 return (
                     f"the worker's clock reads {inner * 1e6:.1f} us a call, and {self.calls} calls in a row take "
                     f"{seconds * 1e6:.1f} us each{words} by the judge's clock"

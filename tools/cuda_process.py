@@ -83,6 +83,7 @@ class CudaWorker(Worker):
         self._launching = [0] * len(buffers)
         self._row = (0, 0)
         """Calls in a row that the next request asks for, and their delay."""
+        self._row_launching = 0
         self._inbox = cuda_programs.inbox()
         self.clock: Clock | None = None
         """The multiprocessors' clock as the last answer came."""
@@ -174,7 +175,7 @@ class CudaWorker(Worker):
             opens_files=True,  # the driver does, at any time
         )
 
-    def row(self, workload: int, calls: int, timeout: float, *, held: bool) -> float | None:
+    def row(self, workload: int, calls: int, timeout: float, *, held: bool) -> tuple[float, bool] | None:
         delay = min(round(ROW_DELAY_FACTOR * calls * self._launching[workload]), MOST_ROW_DELAY) if held else 0
         output = self.outputs[workload]
         assert isinstance(output, DeviceOutputs)
@@ -184,7 +185,7 @@ class CudaWorker(Worker):
             outer = self._ask(workload, timeout + calls * 1e-3, True).outer
         finally:
             self._row = (0, 0)
-        return (outer - delay * 1e-6 - copies) / calls
+        return (outer - delay * 1e-6 - copies) / calls, self._row_launching <= delay
 
     def _request(self, nonce: int, workload: int) -> bytes:
         calls, delay = self._row
@@ -196,6 +197,7 @@ class CudaWorker(Worker):
         if workload < 0:
             return Call(0.0, outer)
         if self._row[0]:
+            self._row_launching = message.number
             return Call(0.0, outer)
         output = self.outputs[workload]
         assert isinstance(output, DeviceOutputs)

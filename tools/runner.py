@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from tools.buffers import OutputBuffers, WorkloadBuffers
-from tools.clock import Allowance, Clocks, Reading, Rows, calls_in_a_row
+from tools.clock import LEAST_IN_A_ROW, Allowance, Clocks, Reading, Rows, calls_in_a_row
 from tools.content import Content
 from tools.errors import InfrastructureError
 from tools.hardware import instruments
@@ -186,22 +186,30 @@ class Runner:
             if rows is None:
                 return None
             self.rows[content.workload] = rows
-            why = rows.disagreement(inner, self._means.allowance.slack)
+            why = rows.disagreement(inner, self._means.allowance)
             if why is None:
                 return None
         return why
 
     def _rows(self, content: Content, calls: int) -> Rows | None:
-        seconds = []
-        for held in (True, False):
-            self._prepare(content)
-            timeout = self._timeouts[content.workload]
-            took = self.worker.row(content.workload, calls, timeout, held=held) if calls else None
-            if took is None:
+        """Two rows; shorter ones where so many launches can't be queued."""
+        while calls >= LEAST_IN_A_ROW:
+            held = self._row(content, calls, held=True)
+            if held is None:
                 return None
-            self.verify_last()
-            seconds.append(took - self.clocks(content.workload).forgiven / calls)
-        return Rows(calls, *seconds)
+            if held[1] or calls < 2 * LEAST_IN_A_ROW:
+                free = self._row(content, calls, held=False)
+                return Rows(calls, held[0], free[0]) if free is not None else None
+            calls = max(calls // 4, LEAST_IN_A_ROW)
+        return None
+
+    def _row(self, content: Content, calls: int, *, held: bool) -> tuple[float, bool] | None:
+        self._prepare(content)
+        row = self.worker.row(content.workload, calls, self._timeouts[content.workload], held=held)
+        if row is None:
+            return None
+        self.verify_last()
+        return row[0] - self.clocks(content.workload).forgiven / calls, row[1]
 
     def seconds(self, workload: int) -> list[float]:
         return self.clocks(workload).seconds

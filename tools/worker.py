@@ -114,9 +114,9 @@ class Worker:
             raise ValueError(f"there is no workload {workload}")
         return self._ask(workload, timeout, freeze_on_answer)
 
-    def row(self, workload: int, calls: int, timeout: float, *, held: bool) -> float | None:
-        """Seconds a call, by the judge's clock alone, of so many calls in a row; `held`: with all of them queued before
-        the first begins. None where the judge's clock is precise enough for single calls. The worker stays paused."""
+    def row(self, workload: int, calls: int, timeout: float, *, held: bool) -> tuple[float, bool] | None:
+        """Seconds a call, by the judge's clock alone, of so many calls in a row, and whether all of them were queued
+        before the first began, which `held` asks for. None where such rows can't be had. The worker stays paused."""
         del workload, calls, timeout, held
         return None
 
