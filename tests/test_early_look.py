@@ -42,6 +42,10 @@ class Watched:
     def __exit__(self, *_: object) -> None:
         self.said.append("ended")
 
+    def load(self, build: Build) -> None:
+        assert build.library is not None
+        self.said.append("given")
+
     def report(self, evidence: Evidence) -> None:
         self.said.append("asked")
         if self.finding is not None:
@@ -54,7 +58,7 @@ class LookingDevice(CpuDevice):
 
     look = Watched(None)
 
-    def look_early(self, judge: Judge, build: Build) -> Look | None:  # type: ignore[override] # noqa: ARG002
+    def look_early(self, judge: Judge, kernel: Kernel) -> Look | None:  # type: ignore[override] # noqa: ARG002
         return self.look
 
 
@@ -81,7 +85,7 @@ def test_what_it_says_is_the_stage_memory_safe(judge: Judge) -> None:
     verdict = looked(judge, cpp(HONEST))
     assert isinstance(verdict, Accepted)
     (stage,) = [stage for stage in verdict.stages if stage.stage == "memory-safe"]
-    assert stage.details == {"checked": ["early"]} and said(judge) == ["begun", "asked", "ended"]
+    assert stage.details == {"checked": ["early"]} and said(judge) == ["begun", "given", "asked", "ended"]
     order = [stage.stage for stage in verdict.stages if stage.stage != "open"]
     assert order == ["screen", "build", "correct", "deterministic", "memory-safe", "time", "audit"]
 
@@ -100,6 +104,12 @@ def test_what_it_finds_rejects_before_any_timing(judge: Judge) -> None:
 def test_a_wrong_kernel_does_not_wait_for_it(judge: Judge) -> None:
     verdict = looked(judge, cpp(WRONG), Failed("memory_error", "not asked"))
     assert isinstance(verdict, Rejected) and verdict.reason == "wrong_result"
+    assert said(judge) == ["begun", "given", "ended"]
+
+
+def test_it_begins_before_the_build_and_ends_with_a_failed_one(judge: Judge) -> None:
+    verdict = looked(judge, cpp("int x = ;"), Failed("memory_error", "not asked"))
+    assert isinstance(verdict, Rejected) and verdict.stage == "build"
     assert said(judge) == ["begun", "ended"]
 
 
@@ -108,7 +118,7 @@ def test_a_crash_is_explained_by_it(judge: Judge) -> None:
     verdict = looked(judge, cpp(crash), Failed("memory_error", "Invalid write at kernel.cpp:3"))
     assert isinstance(verdict, Rejected) and (verdict.stage, verdict.reason) == ("correct", "crashed")
     assert verdict.stages[-1].details["sanitizer"] == "Invalid write at kernel.cpp:3"
-    assert said(judge) == ["begun", "asked", "ended"]
+    assert said(judge) == ["begun", "given", "asked", "ended"]
 
 
 def test_with_an_incumbent_only_a_winner_is_looked_at(judge: Judge) -> None:
@@ -123,7 +133,11 @@ STAND_IN = f"""#!/bin/sh
 case "$*" in
   *racecheck*) echo "{RACE}"; exit {FOUND} ;;
   *initcheck*) {{initcheck}} ;;
-  *) test "$(cat "$HOME/../0")" = "plan 0" || exit 9; echo "replay: done" ;;
+  *)
+    for word in "$@"; do case "$word" in */kernel.so) library="$word" ;; esac; done
+    until test -e "$library"; do sleep 0.01; done
+    test "$(cat "$HOME/../0") of $(cat "$library")" = "plan 0 of the kernel" || exit 9
+    echo "replay: done" ;;
 esac
 """
 
@@ -144,16 +158,17 @@ def install(path: Path, initcheck: str) -> None:
     path.chmod(0o755)
 
 
-def sanitizing(folder: Path) -> Sanitizing:
-    library = folder / "kernel.so"
-    library.touch()
-    return Sanitizing(Host("GPU-0", Path("/nowhere"), detect(), None), library, {"0": b"plan 0"}, JOBS)
+def sanitizing() -> Sanitizing:
+    return Sanitizing(Host("GPU-0", Path("/nowhere"), detect(), None), lambda name: f"plan {name}".encode(), JOBS)
 
 
 @needs_nvcc
 def test_its_jobs_run_at_once_and_confined(tool: Path, tmp_path: Path) -> None:
     install(tool, "test -e /etc/passwd && exit 8; echo nothing; exit 3")
-    with sanitizing(tmp_path.resolve()) as running:
+    library = tmp_path / "built.so"
+    library.write_text("the kernel")
+    with sanitizing() as running:
+        running.load(library)
         memcheck, racecheck, initcheck = running.outcomes()
     assert (memcheck.finding, memcheck.trouble) == (None, "")
     assert racecheck.finding is not None and "kernel.cu:15" in racecheck.finding.summary
@@ -168,19 +183,19 @@ def test_its_jobs_run_at_once_and_confined(tool: Path, tmp_path: Path) -> None:
 
 
 @needs_nvcc
-def test_leaving_it_ends_what_still_runs(tool: Path, tmp_path: Path) -> None:
+def test_leaving_it_ends_what_still_runs(tool: Path) -> None:
     install(tool, "sleep 600 & sleep 600")
     begin = time.monotonic()
-    with sanitizing(tmp_path.resolve()) as running:
+    with sanitizing() as running:
         pass
     assert time.monotonic() - begin < 60
     assert all(run.done() for run in running._runs)
-    assert not Path(running._folder.name).exists()
+    assert not Path(running._folder.name).exists() and not running._inbox.exists()
     running.close()
 
 
-def test_without_the_tool_nothing_was_checked(tool: Path, tmp_path: Path) -> None:
-    with sanitizing(tmp_path) as running:
+def test_without_the_tool_nothing_was_checked(tool: Path) -> None:
+    with sanitizing() as running:
         found = running.outcomes()
     assert found == [Outcome(name, trouble="this machine has no compute-sanitizer") for name, _ in JOBS]
 

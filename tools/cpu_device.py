@@ -106,7 +106,7 @@ class CpuDevice:
                 done.append(f"{judge.names[workload]}/{distribution}")
         evidence.details["checked"] = done
 
-    def look_early(self, judge: Judge, build: Build) -> None:
+    def look_early(self, judge: Judge, kernel: Kernel) -> None:
         """The sanitizer build and its runs would take the cores that the kernel is checked on."""
 
     def run_program(self, program: Path, seconds: float) -> Completed:

@@ -164,13 +164,12 @@ class CudaDevice:
         if build.language == "torch":
             self.torch.memory_safe(judge, build, evidence)
             return
-        with CudaLook(self.host, judge, build) as look:
+        with CudaLook(self.host, judge) as look:
+            look.load(build)
             look.report(evidence)
 
-    def look_early(self, judge: Judge, build: Build) -> CudaLook | None:
-        if build.language == "torch":
-            return None
-        return CudaLook(self.host, judge, build)
+    def look_early(self, judge: Judge, kernel: Kernel) -> CudaLook | None:
+        return None if kernel.language == "torch" else CudaLook(self.host, judge)
 
     def run_program(self, program: Path, seconds: float) -> Completed:
         here = self.monitor.processes() if self.monitor is not None else None

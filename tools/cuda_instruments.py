@@ -20,7 +20,8 @@ from tools.targets.cuda_toolkit import find_toolkit
 
 @dataclass(frozen=True)
 class Bench:
-    """One kernel, one recorded workload, and the one folder that an instrument may write."""
+    """One kernel, one recorded workload, and the one folder that an instrument may write. A library that is not there
+    yet may come into its folder later: the program waits for it."""
 
     host: Host
     library: Path
@@ -42,7 +43,7 @@ class Bench:
                 *find_toolkit().folders,
                 *self.shown,
                 cuda_programs.replay(),
-                self.library,
+                self.library if self.library.exists() else self.library.parent,
                 self.plan,
                 Path("/sys"),
             ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,22 +21,27 @@ if TYPE_CHECKING:
 class CudaLook:
     """See `tools.device.Look`: memcheck on every workload, racecheck and initcheck on the smallest."""
 
-    def __init__(self, host: Host, judge: Judge, build: Build) -> None:
-        assert build.library is not None
+    def __init__(self, host: Host, judge: Judge) -> None:
         self._names = judge.names
         sizes = [sum(tensor.nbytes for tensor in signature.input_tensors) for signature in judge.signatures]
         smallest = sizes.index(min(sizes))
-        plans = {
-            str(index): encode_plan(signature, judge.buffers[index].slots, judge.content.fresh(index).inputs)
-            for index, signature in enumerate(judge.signatures)
-        }
         self._jobs = [
             (tool, index)
             for index in range(len(self._names))
             for tool in (OPTIONS if index == smallest else ("memcheck",))
         ]
-        self._sanitizing = Sanitizing(host, build.library, plans, [(tool, str(index)) for tool, index in self._jobs])
+
+        def plan(name: str) -> bytes:
+            index = int(name)
+            inputs = judge.reference.draw(index, secrets.randbits(63))
+            return encode_plan(judge.signatures[index], judge.buffers[index].slots, inputs)
+
+        self._sanitizing = Sanitizing(host, plan, [(tool, str(index)) for tool, index in self._jobs])
         self._outcomes: list[Outcome] | None = None
+
+    def load(self, build: Build) -> None:
+        assert build.library is not None
+        self._sanitizing.load(build.library)
 
     def __enter__(self) -> CudaLook:
         return self

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import struct
 import tempfile
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tools import cuda_programs
 from tools.contract import Signature, Slot
 from tools.cuda_instruments import Bench
 from tools.cuda_process import Host
@@ -25,7 +27,8 @@ from tools.records import Diagnostic
 from tools.targets.cuda_toolkit import find_toolkit
 
 SECONDS = 60.0
-"""For one tool on one workload."""
+"""For one tool on one workload, and for the compiler that it may have to wait for."""
+LIBRARY = "kernel.so"
 KEPT = 8 << 10
 """Characters kept of what a tool says."""
 FOUND = 77
@@ -65,31 +68,41 @@ class Outcome:
 
 class Sanitizing:
     """Jobs (a tool and the name of a plan) that run confined in the background, as many at once as there are cores.
-    Leave it, and what still runs is ended."""
+    They come up without the kernel's library and wait for it. Leave it, and what still runs is ended."""
 
-    def __init__(self, host: Host, library: Path, plans: Mapping[str, bytes], jobs: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, host: Host, plan: Callable[[str], bytes], jobs: Sequence[tuple[str, str]]) -> None:
+        """`plan` makes the recorded workload of a name, once, in a thread of this one's."""
         program = find_toolkit().tool("compute-sanitizer")
         self._lacking = [tool for tool, _ in jobs] if program is None else []
         self._folder = tempfile.TemporaryDirectory(prefix="warpsmith-")
+        self._inbox = cuda_programs.inbox()
         self._stop = os.eventfd(0)
-        self._pool = ThreadPoolExecutor(os.cpu_count())
+        self._writer, self._pool = ThreadPoolExecutor(1), ThreadPoolExecutor(os.cpu_count())
+        self._plans: dict[str, Future[int]] = {}
         self._runs: list[Future[Outcome]] = []
         if program is None:
             return
         folder = Path(self._folder.name).resolve()
-        for plan, content in plans.items():
-            (folder / plan).write_bytes(content)
-        for tool, plan in jobs:
-            own = folder / f"{plan}.{tool}"
+        for tool, name in jobs:
+            if name not in self._plans:
+                self._plans[name] = self._writer.submit(_write, folder / name, plan)
+            own = folder / f"{name}.{tool}"
             own.mkdir()
-            bench = Bench(host, library, folder / plan, own)
-            self._runs.append(self._pool.submit(_run, bench, program, tool, self._stop))
+            bench = Bench(host, self._inbox / LIBRARY, folder / name, own)
+            self._runs.append(self._pool.submit(_run, bench, program, tool, self._stop, self._plans[name]))
 
     def __enter__(self) -> Sanitizing:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def load(self, library: Path) -> None:
+        """Give them the kernel. Returns when no plan is being made any more."""
+        draft = self._inbox / "draft"
+        shutil.copyfile(library, draft)
+        draft.rename(self._inbox / LIBRARY)
+        wait(self._plans.values())
 
     def outcomes(self) -> list[Outcome]:
         """Wait for all of them; in the order of the jobs."""
@@ -100,13 +113,20 @@ class Sanitizing:
         """Returns when nothing of it runs any more. Safe to call again."""
         if self._stop >= 0:
             os.eventfd_write(self._stop, 1)
+            self._writer.shutdown(cancel_futures=True)
             self._pool.shutdown(cancel_futures=True)
             os.close(self._stop)
             self._stop = -1
             self._folder.cleanup()
+            shutil.rmtree(self._inbox, ignore_errors=True)
 
 
-def _run(bench: Bench, program: Path, tool: str, stop: int) -> Outcome:
+def _write(path: Path, plan: Callable[[str], bytes]) -> int:
+    return path.write_bytes(plan(path.name))
+
+
+def _run(bench: Bench, program: Path, tool: str, stop: int, plan: Future[int]) -> Outcome:
+    plan.result()
     command = [
         *(str(program.resolve()), "--tool", tool, *OPTIONS[tool], "--error-exitcode", str(FOUND)),
         *("--print-limit", "4", "--target-processes", "application-only"),

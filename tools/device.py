@@ -39,6 +39,10 @@ class Yardstick(Protocol):
 class Look(AbstractContextManager["Look"], Protocol):
     """What `Device.memory_safe` looks for, under way. Leaving it ends what still runs."""
 
+    def load(self, build: Build) -> None:
+        """Give it the kernel, for which it may have waited."""
+        ...
+
     def report(self, evidence: Evidence) -> None:
         """Wait for it and tell, as `memory_safe` does."""
         ...
@@ -125,8 +129,8 @@ class Device(Protocol):
         """Run the kernel under the device's sanitizers. Raises Failed, WorkerFailed and InfrastructureError."""
         ...
 
-    def look_early(self, judge: Judge, build: Build) -> Look | None:
-        """Begin to look for what `memory_safe` looks for, beside the checks of the kernel's results. None where that
+    def look_early(self, judge: Judge, kernel: Kernel) -> Look | None:
+        """Begin, before the kernel is built, to look for what `memory_safe` looks for, beside the checks of the kernel's results. None where that
         would disturb them."""
         ...
 

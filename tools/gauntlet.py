@@ -63,17 +63,18 @@ class Gauntlet:
 
     def _accepted(self, workers: ExitStack) -> Accepted:
         with self._judge.lock(shared=True):
-            self._judge.prepare(SESSIONS if self._incumbent is None else 2 * SESSIONS)
+            racers = [self._kernel, *([self._incumbent] if self._incumbent is not None else [])]
+            self._judge.prepare(SESSIONS * racers)
+            self._look_early(workers)
             build = self._stages.before_device()
         begin = time.perf_counter()
         opened = self._judge.open()
         if opened:
             self._stages.add_passed("open", Evidence(dict(opened), seconds=time.perf_counter() - begin))
-        with self._judge.lock(shared=True), ExitStack() as looks:
-            if self._incumbent is None:  # nobody to lose to, so it will be looked at in any case
-                self._look = self._judge.device.look_early(self._judge, build)
+        with self._judge.lock(shared=True):
+            self._look_early(workers)
             if self._look is not None:
-                looks.enter_context(self._look)
+                self._look.load(build)
             with self._stages.run("correct") as evidence:
                 begin = time.perf_counter()
                 runner = workers.enter_context(self._judge.runner(build))
@@ -102,6 +103,13 @@ class Gauntlet:
             measurement.refuse_impossible_times()
             evidence.details.update(measurement.details())
         return self._accept(measurement.timings(), max(self._worst_error, measurement.worst_error))
+
+    def _look_early(self, stack: ExitStack) -> None:
+        """Begin, unless that is done or can't be yet. A kernel with nobody to lose to will be looked at in any case."""
+        if self._incumbent is None and self._look is None:
+            self._look = self._judge.look_early(self._kernel)
+            if self._look is not None:
+                stack.enter_context(self._look)
 
     def _accept(self, timings: Timings, worst_error: float) -> Accepted:
         return Accepted(

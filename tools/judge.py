@@ -20,7 +20,7 @@ from tools.compilers import Compilers
 from tools.content import ContentSource
 from tools.contract import Scalar, Tensor, task_header
 from tools.cpu_device import CpuDevice
-from tools.device import Device, Yardstick
+from tools.device import Device, Look, Yardstick
 from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
 from tools.facts import TaskFacts, WorkloadFacts
@@ -206,10 +206,15 @@ class Judge:
         if self._is_open:
             self.content.forget()
 
-    def prepare(self, workers: int) -> None:
-        """Say that so many will be wanted; no use before the judge is open. The caller holds the device, shared."""
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        """Say that a worker will be wanted for each; no use before the judge is open. The caller holds the device,
+        shared."""
         if self._is_open:
-            self.device.prepare(self.buffers, workers)
+            self.device.prepare(self.buffers, sum(kernel.language != "torch" for kernel in kernels))
+
+    def look_early(self, kernel: Kernel) -> Look | None:
+        """See `Device`; None before the judge is open."""
+        return self.device.look_early(self, kernel) if self._is_open else None
 
     def build_variant(self, kernel: Kernel, variant: Variant) -> Build:
         """Build against this task's header, or return the build that is cached or under way."""

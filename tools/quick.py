@@ -64,7 +64,7 @@ def _groups(judge: Judge, wanted: Mapping[int, Kernel], incumbent: Kernel | None
     while made:
         group = {index: made.pop(index) for index in list(made)[:size]}
         with judge.lock(shared=True):
-            judge.prepare(len(group) + (incumbent is not None))
+            judge.prepare([*(wanted[index] for index in group), *([incumbent] if incumbent is not None else [])])
             builds = {index: build.result() for index, build in group.items()}
         yield builds
 

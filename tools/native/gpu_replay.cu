@@ -2,10 +2,11 @@
 //
 //   gpu_replay LIBRARY PLAN CALLS
 //
-// PLAN: the number of slots, then for each its kind (0 input, 1 output, 2 value, 3 scalar), its bytes, its value, and
+// LIBRARY may come later than the program, which is as far as it can be by then. PLAN: the number of slots, then for each its kind (0 input, 1 output, 2 value, 3 scalar), its bytes, its value, and
 // for inputs, scalars and outputs with content that content (a flag before it says whether there is any).
 #include <cuda_runtime.h>
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -28,16 +29,17 @@ void read_exactly(FILE* file, void* to, size_t bytes) {
     if (fread(to, 1, bytes, file) != bytes) exit(4);
 }
 
+void* opened_when_there(const char* path) {
+    while (access(path, F_OK) != 0) usleep(500);  // whoever started this program bounds its time
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     if (argc != 4) return 2;
-    void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return 5;
-    const auto solve = reinterpret_cast<void (*)(const void*, void*, cudaStream_t)>(dlsym(library, "solve"));
-    const auto scratch_bytes = reinterpret_cast<int64_t (*)(const void*)>(dlsym(library, "scratch_bytes"));
     FILE* file = fopen(argv[2], "rb");
-    if (solve == nullptr || file == nullptr) return 5;
+    if (file == nullptr) return 5;
     uint64_t count;
     read_exactly(file, &count, sizeof count);
     std::vector<uint64_t> arguments(count);
@@ -54,11 +56,16 @@ int main(int argc, char** argv) {
             require(cudaMemcpy(block, content.data(), slot.bytes, cudaMemcpyHostToDevice), "upload");
         argument = reinterpret_cast<uint64_t>(block);
     }
+    cudaStream_t stream;
+    require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    void* library = opened_when_there(argv[1]);
+    if (library == nullptr) return 5;
+    const auto solve = reinterpret_cast<void (*)(const void*, void*, cudaStream_t)>(dlsym(library, "solve"));
+    const auto scratch_bytes = reinterpret_cast<int64_t (*)(const void*)>(dlsym(library, "scratch_bytes"));
+    if (solve == nullptr) return 5;
     void* scratch = nullptr;
     const int64_t wanted = scratch_bytes == nullptr ? 0 : scratch_bytes(arguments.data());
     if (wanted > 0) require(cudaMalloc(&scratch, static_cast<size_t>(wanted)), "scratch");
-    cudaStream_t stream;
-    require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
     for (int call = 0; call < atoi(argv[3]); ++call) solve(arguments.data(), scratch, stream);
     require(cudaGetLastError(), "launch");
     require(cudaDeviceSynchronize(), "kernel");

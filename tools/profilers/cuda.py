@@ -57,7 +57,7 @@ def profile_kernel(judge: Judge, kernel: Kernel, workload: str | None = None, me
         raise KernelError(f"`{strange[0]}` can't be the name of a metric", "Write it as ncu does: dram__bytes.sum")
     facts, index = workload_facts(judge.facts.workloads, workload)
     with judge.lock(shared=True):
-        judge.prepare(1)
+        judge.prepare([kernel])
         build = judge.build_variant(kernel, "release")
     if build.library is None:
         raise KernelError(f"the kernel does not build: {build.message}", "Compile it first.")
