@@ -22,7 +22,7 @@ from agents.event_line import BOUND, VERSION
 from agents.event_schema import check
 from agents.secrets import Scrubber
 from agents.told import Told
-from memory.files import write_failure
+from memory.files import RunFolderError, write_failure
 
 EventKind: TypeAlias = Literal[
     "run_started",
@@ -101,6 +101,7 @@ class Journal:
         self._told = told or Told()
         self._on_event = on_event
         self._scrubber = scrubber or Scrubber()
+        self._folder = _stat(path.parent)
         self._open()
 
     def tell(self, event: EventKind, **fields: JsonValue) -> None:
@@ -133,6 +134,9 @@ class Journal:
     def _open(self) -> None:
         """The file, locked where its file system knows locks; what is written next begins a line."""
         try:
+            if not os.path.samestat(self.path.parent.stat(), self._folder):
+                advice = "It was moved or removed while the run went on."
+                raise RunFolderError(f"the run folder {self.path.parent} is gone", advice)
             self._file = _WholeLines(self.path)
             with suppress(OSError):
                 fcntl.flock(self._file, fcntl.LOCK_SH)
@@ -160,6 +164,13 @@ class Journal:
         if there is None or not os.path.samestat(there, ours):
             self._file.close()
             self._open()
+
+
+def _stat(folder: Path) -> os.stat_result:
+    try:
+        return folder.stat()
+    except OSError as error:
+        raise write_failure(folder, error) from error
 
 
 class _WholeLines:

@@ -20,6 +20,7 @@ from agents.control import Control
 from agents.drive import optimize
 from agents.events import OnEvent
 from agents.limits import StopReason
+from agents.outcome import RunBroken
 from agents.pausing import forget
 from agents.secrets import Scrubber
 from agents.settings import ROLES, Budgets, Models, RunSettings
@@ -106,7 +107,7 @@ def optimize_task(request: Request, as_json: bool) -> int:
             otel=request.otel,
         )
     except WarpsmithError:
-        if not RunFolder(run.path).attempts():
+        if not run.has_attempts():
             shutil.rmtree(run.path, ignore_errors=True)
         raise
 
@@ -162,11 +163,12 @@ def carry_out(
                     changes=changes,
                 )
             )
-    except WarpsmithError:
-        if RunFolder(run.path).attempts():
-            console.print(
-                f"run       {run.path} (what was found so far)", markup=False, highlight=False, soft_wrap=True
-            )
+    except WarpsmithError as error:
+        if run.has_attempts():
+            where = f"run       {run.path} (what was found so far)"
+            console.print(where, markup=False, highlight=False, soft_wrap=True)
+        if isinstance(error, RunBroken) and (report := _report(run)) is not None:
+            console.print(f"report    {report}", markup=False, highlight=False, soft_wrap=True)
         raise
     return _finish(run, console, as_json, stopped)
 

@@ -123,6 +123,7 @@ class Story:
     model: str
     iterations: int
     parallel: int = 1
+    wall_time: float | None = None
     run: RunFolder = field(init=False)
 
     def __post_init__(self) -> None:
@@ -140,7 +141,7 @@ class Story:
             Flushes(flushes).install()
         registry.LOCAL["builtin"] = self._model
         models = Models.choose("builtin:priced" if self.model == "priced" else None)
-        budgets = Budgets(iterations=self.iterations, near_limit=None, patience=None)
+        budgets = Budgets(iterations=self.iterations, near_limit=None, patience=None, wall_time=self.wall_time)
         settings = RunSettings(budgets=budgets, models=models, parallel=self.parallel)
         operations = _count_operations(self.run.path, fatal)
         asyncio.run(optimize(TASK, settings, RunFolder(self.run.path), Watched(self.notes), lambda _: None))
