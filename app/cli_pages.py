@@ -51,3 +51,30 @@ def report(
                 "a report is of one run, and lies in its folder", "Give --compare to put several side by side."
             )
         sys.exit(report_run(names[0], runs, as_json))
+
+
+@app.command(epilog="Exit codes: 0 ended by Ctrl-C, 2 could not serve.")
+def serve(
+    *,
+    runs: RunsRoot = RUNS,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8750,
+    host: Annotated[str, typer.Option(help="Address to serve on. There is no TLS: keep it local.")] = "127.0.0.1",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="A further name of this machine; may be repeated."),
+    ] = None,
+    lessons: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where lessons are read from [in your data folder].")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show runs and batches in a browser while they go on; it shows and never steers.
+
+    Open the address that it prints: it holds a token, made anew at each start unless WARPSMITH_SERVE_TOKEN is set.
+    From another machine, go through ssh: ssh -L 8750:localhost:8750 THAT-MACHINE
+    """
+    with guarded(debug, as_json):
+        from app.serve.server import serve as serve_runs
+
+        sys.exit(serve_runs(runs, host, port, names=allow_host or (), lessons=lessons, as_json=as_json))

@@ -6,7 +6,7 @@ is said. Not covered: whether a difference between two runs is more than chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
@@ -87,10 +87,7 @@ class Contender(BaseModel):
     @property
     def model(self) -> str:
         """The models in a word: one for all roles, or each role's."""
-        names = list(dict.fromkeys(self.models.values()))
-        if len(names) == 1:
-            return names[0]
-        return ", ".join(f"{role} {name}" for role, name in self.models.items()) or "unknown"
+        return short_models(self.models)
 
     @property
     def failure_share(self) -> float | None:
@@ -168,7 +165,7 @@ def contender(run: RunFolder, letter: str = "A") -> Contender:
         run=run.id,
         path=str(run.path),
         task=summary.task,
-        models=models_of(run, events),
+        models=models_of(run.config(), events),
         target=str(facts.get("target", "unknown")),
         chip=_chip(hardware if isinstance(hardware, dict) else {}),
         baseline=baseline_name(run),
@@ -196,13 +193,21 @@ def contender(run: RunFolder, letter: str = "A") -> Contender:
 _OF_BEST = ("best", "start_seconds", "best_seconds", "gain", "gain_interval", "speedup", "share_of_limit")
 
 
-def models_of(run: RunFolder, events: Iterable[Json]) -> dict[str, str]:
-    """Role to model as the run was begun, or as it was last resumed."""
+def short_models(models: Mapping[str, str]) -> str:
+    """One name for all roles, or each role's."""
+    names = list(dict.fromkeys(models.values()))
+    if len(names) == 1:
+        return names[0]
+    return ", ".join(f"{role} {name}" for role, name in models.items()) or "unknown"
+
+
+def models_of(config: Json, events: Iterable[Json]) -> dict[str, str]:
+    """Role to model as the run was begun or last resumed by `events`, else as its configuration says."""
     told = next(
         (event["models"] for event in reversed(list(events)) if event["event"] in ("run_started", "run_resumed")), None
     )
     if not isinstance(told, dict):
-        settings = run.config().get("settings")
+        settings = config.get("settings")
         told = settings.get("models") if isinstance(settings, dict) else None
     found = told if isinstance(told, dict) else {}
     return {role: str(found[role]) for role in ROLES if isinstance(found.get(role), str)}

@@ -48,16 +48,7 @@ class Tail:
     def is_written(self) -> bool | None:
         """Whether a process holds the lock that `agents.events.Journal` keeps on the file that was read last; None when
         the file system can't tell."""
-        if self._file is None:
-            return False
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return None
-        return False
+        return False if self._file is None else is_held(self._file)
 
     def __enter__(self) -> Tail:
         return self
@@ -95,6 +86,19 @@ class Tail:
             self._file.close()
         self._file, self._torn, self._head = self.path.open("rb"), b"", b""
         return True
+
+
+def is_held(file: BinaryIO) -> bool | None:
+    """Whether a process keeps a lock on the file; None when the file system can't tell. Looking takes the lock for a
+    moment: of two that look at once, one may see the other."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_UN)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
 
 
 def event_in(line: str) -> Json | None:

@@ -1,0 +1,76 @@
+// Keeps a page of the dashboard up to date. What comes from a run is only ever put in as text, or is a piece of a page
+// that the server made and escaped; scripts in it would not run.
+
+const now = document.getElementById('now');
+const lines = document.getElementById('lines');
+const link = document.getElementById('link');
+const MOST_LINES = 1000;
+const SOON = 700; // milliseconds in which what happens at once is shown at once
+const TELLING = new Set(['attempt_judged', 'best_changed', 'iteration_ended', 'diagnosed', 'profiled', 'run_ended', 'run_failed', 'run_started', 'run_resumed', 'model_changed', 'task_opened']);
+
+let fetching = false;
+let again = false;
+
+async function refresh() {
+  if (fetching) { again = true; return; }
+  fetching = true;
+  try {
+    const answer = await fetch(now.dataset.now, { headers: { Accept: 'text/html' } });
+    if (answer.ok) replace(await answer.text());
+  } catch { /* the server is gone; the stream says so */ }
+  fetching = false;
+  if (again) { again = false; setTimeout(refresh, SOON); }
+}
+
+function replace(html) {
+  const made = new DOMParser().parseFromString(html, 'text/html').body;
+  const open = new Set([...now.querySelectorAll('details[open][data-key]')].map((each) => each.dataset.key));
+  const chosen = new Set([...now.querySelectorAll('input:checked')].map((each) => each.value));
+  const held = now.contains(document.activeElement) ? document.activeElement : null;
+  const mark = held && (held.getAttribute('href') || held.value || held.getAttribute('aria-label'));
+  for (const each of made.querySelectorAll('details[data-key]')) each.open = open.has(each.dataset.key);
+  for (const each of made.querySelectorAll('input')) each.checked = chosen.has(each.value);
+  now.replaceChildren(...made.childNodes);
+  if (mark) for (const each of now.querySelectorAll('a, input, [tabindex]'))
+    if ([each.getAttribute('href'), each.value, each.getAttribute('aria-label')].includes(mark)) { each.focus({ preventScroll: true }); break; }
+}
+
+let waiting = 0;
+function soon() {
+  clearTimeout(waiting);
+  waiting = setTimeout(refresh, SOON);
+}
+
+function add(told) {
+  const atEnd = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 40;
+  const line = document.createElement('span');
+  line.textContent = told.text;
+  if (['best_changed', 'run_ended', 'run_failed'].includes(told.kind)) line.className = 'loud';
+  lines.append(line, '\n');
+  while (lines.childNodes.length > 2 * MOST_LINES) lines.firstChild.remove();
+  if (atEnd) lines.scrollTop = lines.scrollHeight;
+}
+
+function follow(url) {
+  const stream = new EventSource(url);
+  stream.addEventListener('open', () => { link.textContent = 'The page follows the run.'; });
+  stream.addEventListener('error', () => { link.textContent = 'The connection is lost; trying again.'; });
+  stream.addEventListener('line', (event) => {
+    const told = JSON.parse(event.data);
+    add(told);
+    if (TELLING.has(told.kind)) soon();
+  });
+  stream.addEventListener('anew', () => { lines.replaceChildren(); soon(); });
+  let last = document.getElementById('state')?.textContent;
+  stream.addEventListener('state', (event) => {
+    const { state } = JSON.parse(event.data);
+    if (state !== last) soon();
+    last = state;
+  });
+  addEventListener('pagehide', () => stream.close());
+  addEventListener('pageshow', (event) => { if (event.persisted) location.reload(); });
+}
+
+if (lines) lines.scrollTop = lines.scrollHeight;
+if (now?.dataset.events) follow(now.dataset.events);
+else if (now?.dataset.every) setInterval(() => { if (!document.hidden) refresh(); }, Number(now.dataset.every));
