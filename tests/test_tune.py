@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
 from itertools import product
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stub_executor import StubExecutor
 
-from tools.errors import KernelError
+from tools.errors import InfrastructureError, KernelError
 from tools.executor import LocalExecutor
 from tools.records import Kernel, QuickResult
 from tools.task import TaskSource
@@ -165,6 +166,41 @@ async def test_a_sweep_finds_a_good_variant_however_the_machine_drifts() -> None
     assert len(bench.calls) < 12, "many measurements a call"
     assert bench.calls[0] == (1, False)
     assert all(rival for _, rival in bench.calls[1:]), "all later variants race the start"
+
+
+class Overlapping(Bench):
+    """Answers a call only when the next one was asked for, or none comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_once = self.most = 0
+
+    async def quick(
+        self, task: TaskSource, kernels: Sequence[Kernel], incumbent: Kernel | None = None
+    ) -> list[QuickResult]:
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        if len(self.calls) == 2:
+            raise InfrastructureError("the device is gone")
+        results = await super().quick(task, kernels, incumbent)
+        self.at_once -= 1
+        return results
+
+
+async def test_on_a_gpu_the_next_variants_are_asked_for_before_the_last_are_known() -> None:
+    on_gpu = Kernel(language="cuda", files={"kernel.cu": SOURCE})
+    bench = Bench()
+    report = await tune(bench, TASK, on_gpu, trials=60, groups=GROUPS)
+    assert [count for count, _ in bench.calls[:5]] == [1, 16, 16, 16, 11]
+    keys = [trial.assignment.key for trial in report.trials]
+    assert len(set(keys)) == len(keys) == 60, "what is under way is not asked for again"
+    overlapping = Overlapping()
+    with pytest.raises(InfrastructureError, match="gone"):
+        await tune(overlapping, TASK, on_gpu, trials=60, groups=GROUPS)
+    assert overlapping.most == 2
+    assert len(asyncio.all_tasks()) == 1, "nothing is left under way"
 
 
 async def test_wrong_variants_are_reported_with_their_reason_and_never_win() -> None:

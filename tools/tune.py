@@ -6,7 +6,9 @@ Nothing here decides that a kernel is better: the sweep's winner is a candidate 
 
 from __future__ import annotations
 
+import asyncio
 import math
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,6 +22,9 @@ from tools.tunables import parse_tunables
 __all__ = ["Assignment", "Seen", "Space", "Trial", "TuneReport", "apply", "space_of", "suggest", "tune"]
 
 FINALISTS: Final = 3
+BATCH: Final = 6
+BATCH_APART: Final = 16
+"""Variants asked for at a time: more where they neither build nor start on the cores that they run on."""
 RACES: Final = 2
 """How often the finalists are timed again."""
 
@@ -68,27 +73,43 @@ async def tune(
     trials: int = 24,
     *,
     groups: Sequence[FlagGroup] = (),
-    batch: int = 6,
+    batch: int | None = None,
     seed: int = 0,
 ) -> TuneReport:
     """Sweep the values that `kernel` declares (`// tune: BLOCK = 64,128,256`) and the compiler's flag groups.
 
     Measures up to `trials` variants in one call, each checked lightly and timed side by side with `incumbent` (the
     kernel as it stands when there is none), then races the best few again. The report's `kernel` is the fastest
-    variant with its values set; it is not kept until `run` in mode `full` accepts it. Raises KernelError for a
-    malformed `// tune:` line and what the executor raises.
+    variant with its values set; it is not kept until `run` in mode `full` accepts it. `batch` variants are asked for
+    at a time; on a GPU the next ones are, before the last ones are known, so that they are built meanwhile. Raises
+    KernelError for a malformed `// tune:` line and what the executor raises.
     """
     space = space_of(kernel, parse_tunables(kernel.files), groups)
+    on_cores = kernel.language == "cpp"
+    size = batch or (BATCH if on_cores else BATCH_APART)
     done: list[Trial] = []
+    asked: deque[tuple[list[Assignment], asyncio.Future[list[QuickResult]]]] = deque()
     rival = incumbent
-    while len(done) < trials:
-        chosen = _batch(space, done, seed, min(batch, trials - len(done)))
-        if not chosen:
-            break
-        results = await executor.quick(task, [apply(kernel, space, a) for a in chosen], rival)
-        done += [Trial.of(a, result) for a, result in zip(chosen, results, strict=True)]
-        if rival is None:
-            rival = next((apply(kernel, space, t.assignment) for t in done if t.seconds is not None), None)
+    try:
+        while True:
+            pending = [assignment for chosen, _ in asked for assignment in chosen]
+            left = trials - len(done) - len(pending)
+            ahead = 2 if done and not on_cores else 1
+            chosen = _batch(space, done, pending, seed, min(size, left)) if len(asked) < ahead else []
+            if chosen:
+                variants = [apply(kernel, space, assignment) for assignment in chosen]
+                asked.append((chosen, asyncio.ensure_future(executor.quick(task, variants, rival))))
+                continue
+            if not asked:
+                break
+            chosen, answer = asked.popleft()
+            done += [Trial.of(a, result) for a, result in zip(chosen, await answer, strict=True)]
+            if rival is None:
+                rival = next((apply(kernel, space, t.assignment) for t in done if t.seconds is not None), None)
+    finally:
+        for _, answer in asked:
+            answer.cancel()
+        await asyncio.gather(*(answer for _, answer in asked), return_exceptions=True)
     timed = sorted((trial for trial in done if trial.cost is not None), key=lambda trial: trial.cost or 0.0)[:FINALISTS]
     finalists = [(trial.assignment, apply(kernel, space, trial.assignment)) for trial in timed]
     # The best of many single timings is partly luck, so the last word has a race of the best few among themselves.
@@ -96,11 +117,13 @@ async def tune(
     return _report(space, done, finalists, races)
 
 
-def _batch(space: Space, done: Sequence[Trial], seed: int, size: int) -> list[Assignment]:
+def _batch(
+    space: Space, done: Sequence[Trial], pending: Sequence[Assignment], seed: int, size: int
+) -> list[Assignment]:
     """Up to `size` new points; the first batch is the start alone, so that the others have a rival."""
     chosen: list[Assignment] = []
     seen = [(trial.assignment, trial.cost) for trial in done]
-    while len(chosen) < size and (following := suggest(space, seen, seed, chosen)) is not None:
+    while len(chosen) < size and (following := suggest(space, seen, seed, [*pending, *chosen])) is not None:
         chosen.append(following)
         if not done:
             break
