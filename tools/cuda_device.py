@@ -1,12 +1,13 @@
 """One GPU as a device of the judge: PyCUDA's primary context in this process, workers with contexts of their own.
 
-Not covered: several GPUs (the first visible one is taken); host code of a kernel that falsifies the events of its own
-process by less than the slack of `allowance`, which only `floor_seconds` bounds.
+Not covered: several GPUs in one judge (`tools.targets.device_choice` says which it takes); host code of a kernel that
+falsifies the events of its own process by less than the slack of `allowance`, which only `floor_seconds` bounds.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,6 +41,7 @@ from tools.sandbox import Sandbox, detect
 from tools.stages import Evidence
 from tools.targets.base import Build
 from tools.targets.cuda import CudaTarget
+from tools.targets.device_choice import take_chosen_device
 from tools.torch_bench import TorchBench
 from tools.torch_process import Home, TorchWorker
 from tools.worker import Worker
@@ -65,6 +67,7 @@ class CudaDevice:
 
     def __init__(self) -> None:
         """Raises InfrastructureError when CUDA does not start."""
+        take_chosen_device(os.environ)
         try:
             cuda.init()
             self._device = cuda.Device(0)

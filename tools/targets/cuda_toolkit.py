@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tools.errors import InfrastructureError
 from tools.process import run_command
+from tools.targets.device_choice import chosen_device
 from tools.targets.occupancy import LIMITS, limits_of
 from tools.toolchain import SYSTEM_PATHS
 
@@ -80,11 +81,13 @@ def find_toolkit() -> Toolkit:
 
 
 def find_devices() -> tuple[Device, ...]:
-    """The GPUs that nvidia-smi lists; none where there is no driver."""
+    """The GPUs that nvidia-smi lists, or the chosen one alone; none where there is no driver."""
     query = shutil.which("nvidia-smi")
     if query is None:
         return ()
-    answer = run_command([query, "--query-gpu=name,compute_cap", "--format=csv,noheader"], timeout=30)
+    chosen = chosen_device(os.environ)
+    which = [f"--id={chosen}"] if chosen is not None else []
+    answer = run_command([query, *which, "--query-gpu=name,compute_cap", "--format=csv,noheader"], timeout=30)
     rows = [line.rsplit(", ", 1) for line in answer.stdout.splitlines()] if answer.ok else []
     return tuple(Device(row[0], row[1]) for row in rows if len(row) == 2 and re.fullmatch(r"\d+\.\d", row[1]))
 
