@@ -127,6 +127,8 @@ async def run(
             raise Refused(
                 f"mode `full` judges one candidate, not {len(kernels)}", "Use `quick` to choose between several."
             )
+        if seat.sample is not None:
+            return await _hand_in(seat, kernels[0])
         parent = candidates[0].base or seat.parent
         judged = await attempts.judge(kernels[0], parent, seat.iteration, seat.hypothesis, seat.call)
         return Result(value=findings.of_judged(judged), device_seconds=judged.device_seconds, kernel=kernels[0])
@@ -313,6 +315,20 @@ async def learn(
             "evidence": [str(evidence) for evidence in kept.evidence if evidence.attempt in attempts],
         }
     )
+
+
+async def _hand_in(seat: Seat, kernel: Kernel) -> Result:
+    """What `full` does for one of several coders: the judge chooses between their kernels when all are done."""
+    started = time.monotonic()
+    report = await seat.context.executor.build(seat.context.task, kernel)
+    value: dict[str, JsonValue] = {"build": findings.of_build(report)}
+    if report.built:
+        value["handed_in"] = (
+            f"as sample {seat.sample} of {seat.context.settings.samples}; the judge races all of them when their "
+            "coders are done, and the fastest one is judged in full. The last one that you hand in counts."
+        )
+    seconds = time.monotonic() - started
+    return Result(value=value, device_seconds=seconds, kernel=kernel, handed_in=report.built)
 
 
 def _refuse_repeat(seat: Seat, hypothesis: Hypothesis, beside: Sequence[Hypothesis]) -> None:

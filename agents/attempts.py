@@ -91,11 +91,13 @@ class Attempts:
         call: str | None = None,
         *,
         person: str | None = None,
+        sample: int | None = None,
     ) -> Judged:
         """The gauntlet on `kernel`, raced against the best so far. A kernel judged before gets its earlier verdict.
 
         call: the step of the run that asks; one that was killed after its kernel was judged gets the same again.
         person: what a person said who wrote it by hand.
+        sample: which of the kernels drawn for the hypothesis it is, where there are several.
         """
         async with self._turnstile:
             if earlier := self._made_by(call) or self._run.find_kernel(kernel.id):
@@ -117,7 +119,8 @@ class Attempts:
                 hypothesis=None if hypothesis is None else hypothesis.model_dump(mode="json"),
                 change=describe_change(kernel, None if parent is None else self.kernel(parent)),
                 outcome=outcome_of(verdict),
-                note=_note(verdict, best),
+                note=_note(verdict, best) + (f", sample {sample}" if sample is not None else ""),
+                sample=sample,
                 judged_at=time.time(),
                 device_seconds=seconds,
                 call=call,
@@ -180,6 +183,8 @@ class Attempts:
         if attempt.person is not None:
             fields["person"] = attempt.person
         measured = attempt.model_dump(mode="json", include={"seconds", "share_of_limit", "speedup"}, exclude_none=True)
+        if attempt.sample is not None:
+            fields["sample"] = attempt.sample
         if isinstance(verdict, Rejected):
             fields |= {"stage": verdict.stage, "reason": verdict.reason}
         self._journal.tell("attempt_judged", attempt=attempt.id, kernel=attempt.kernel_id, **fields, **measured)

@@ -1,8 +1,8 @@
 """The control flow of a run, on one screen:
 
-    begin ─> plan ─> code (one a hypothesis, in parallel) ─> analyse ─┐
-             │ ^ └─> approve (a person's word) ─> code                │
-             │ └──────────┴───────────────────────────────────────────┘
+    begin ─> plan ─> code (one a kernel, in parallel) ─> [choose ─>] analyse ─┐
+             │ ^ └─> approve (a person's word) ─> code                        │
+             │ └──────────┴───────────────────────────────────────────────────┘
              └> finish
 
 Each node's return type names where it can go.
@@ -18,7 +18,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send, interrupt
 
-from agents import analyst, coder, planner, steps
+from agents import analyst, coder, planner, samples, steps
 from agents.context import Context
 from agents.state import Begin, CodeOrder, State
 
@@ -38,7 +38,7 @@ async def plan(state: State, runtime: Runtime[Context]) -> Command[Literal["code
         return Command(update=steps.exhausted(proposed), goto="finish")
     if runtime.context.settings.approve and proposed.hypotheses:
         return Command(update=steps.planned(state, proposed, runtime.context), goto="approve")
-    orders = [Send("code", order) for order in steps.orders(state, proposed)]
+    orders = [Send("code", order) for order in steps.orders(state, proposed, runtime.context)]
     return Command(update=steps.planned(state, proposed, runtime.context), goto=orders or "analyse")
 
 
@@ -49,12 +49,18 @@ async def approve(state: State, runtime: Runtime[Context]) -> Command[Literal["c
     approved = steps.approved(state, runtime.context)
     if approved is None:
         return Command(goto="plan")
-    return Command(goto=[Send("code", order) for order in steps.orders(state, approved)])
+    return Command(goto=[Send("code", order) for order in steps.orders(state, approved, runtime.context)])
 
 
-async def code(state: CodeOrder, runtime: Runtime[Context]) -> Command[Literal["analyse"]]:
-    """Turn one hypothesis into a kernel that was judged."""
-    return Command(update=await coder.realise(state, runtime.context), goto="analyse")
+async def code(state: CodeOrder, runtime: Runtime[Context]) -> Command[Literal["choose", "analyse"]]:
+    """Turn one hypothesis into a kernel that was judged, or into one of several to choose from."""
+    only = state.get("sample") is None
+    return Command(update=await coder.realise(state, runtime.context), goto="analyse" if only else "choose")
+
+
+async def choose(state: State, runtime: Runtime[Context]) -> Command[Literal["analyse"]]:
+    """Let the judge choose between the kernels that were drawn for each hypothesis."""
+    return Command(update=await samples.choose(state, runtime.context), goto="analyse")
 
 
 async def analyse(state: State, runtime: Runtime[Context]) -> Command[Literal["plan"]]:
@@ -70,6 +76,7 @@ async def finish(state: State, runtime: Runtime[Context]) -> Command[Literal["__
 
 def build_graph(checkpointer: BaseCheckpointSaver[str]) -> CompiledStateGraph[State, Context, Begin, State]:
     graph = StateGraph(State, context_schema=Context, input_schema=Begin)
-    graph.add_node(begin).add_node(plan).add_node(approve).add_node(code).add_node(analyse).add_node(finish)
+    graph.add_node(begin).add_node(plan).add_node(approve).add_node(code).add_node(choose).add_node(analyse)
+    graph.add_node(finish)
     graph.add_edge(START, "begin")
     return graph.compile(checkpointer)

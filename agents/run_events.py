@@ -215,6 +215,8 @@ class SampleTold(BaseModel):
 
     sample: int
     """From 1."""
+    turn: str
+    """Its coder's, as the transcript's file is called."""
     kernel: str | None
     """Hash of its content; null when its coder left none."""
     seconds: float | None
@@ -231,7 +233,7 @@ class SamplesRaced(Line):
     change: str
     """Of the hypothesis."""
     samples: list[SampleTold]
-    """Each has `sample` (from 1), `kernel`, `seconds` of a short timing, and `reason` where it was rejected."""
+    """Each has `sample` (from 1), `turn`, `kernel`, `seconds` of a short timing, and `reason` where it was rejected."""
     chosen: int | None
     """The sample; null when no coder left a kernel."""
     device_seconds: float

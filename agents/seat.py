@@ -27,6 +27,8 @@ class Seat:
     device_seconds: float
     hypothesis: Hypothesis | None = None
     call: str | None = None
+    sample: int | None = None
+    """Which of several coders of the hypothesis it is, from 1; None when it is the only one."""
 
     @property
     def parent(self) -> str | None:

@@ -7,6 +7,7 @@ run is `agents.context.Context`; it is handed over anew when a run resumes and i
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -104,6 +105,24 @@ def larger(a: int, b: int) -> int:
     return max(a, b)
 
 
+class Draft(TypedDict):
+    """What one of several coders of a hypothesis left. `hypothesis` and `kernel` are blob ids; `kernel` is None when
+    it built nothing."""
+
+    iteration: int
+    slot: int
+    sample: int
+    turn: str
+    hypothesis: str
+    kernel: str | None
+
+
+def of_newest(a: Sequence[Draft], b: Sequence[Draft]) -> list[Draft]:
+    """The drafts of the newest iteration, so that they do not pile up."""
+    newest = max((draft["iteration"] for draft in (*a, *b)), default=0)
+    return [draft for draft in (*a, *b) if draft["iteration"] == newest]
+
+
 class Begin(TypedDict):
     """All that a new run's graph is given."""
 
@@ -124,6 +143,8 @@ class State(TypedDict, total=False):
     best: str | None
     stale: int
     """Judged attempts since the last gain."""
+    drafts: Annotated[list[Draft], of_newest]
+    """Kernels that the judge is to choose from, where several are drawn for a hypothesis."""
     device_seconds: Annotated[float, operator.add]
     """Spent on the device by the steps that ended. What models cost is not in here: events.jsonl holds each call, paid
     once however often the run is resumed (`agents.models.money`)."""
@@ -134,10 +155,12 @@ class State(TypedDict, total=False):
 
 
 class CodeOrder(TypedDict):
-    """What one coder is sent: its place in the fan-out, what was known and spent before, and a blob id."""
+    """What one coder is sent: its place in the fan-out, which of several for its hypothesis it is (from 1; None when
+    it is the only one), what was known and spent before, and a blob id."""
 
     iteration: int
     slot: int
+    sample: int | None
     attempts: int
     device_seconds: float
     hypothesis: str

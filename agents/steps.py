@@ -98,17 +98,24 @@ def exhausted(proposed: Proposed) -> State:
     return State(hypotheses=0, device_seconds=proposed.device_seconds, stop="exhausted")
 
 
-def orders(state: State, proposed: Proposed) -> list[CodeOrder]:
-    """One for each hypothesis."""
+def orders(state: State, proposed: Proposed, context: Context) -> list[CodeOrder]:
+    """One for each kernel that is drawn for each hypothesis."""
+    most = context.settings.samples
+    drawn = [
+        (hypothesis, sample if most > 1 else None)
+        for hypothesis in proposed.hypotheses
+        for sample in range(1, most + 1)
+    ]
     return [
         CodeOrder(
             iteration=state["iteration"] + 1,
             slot=slot,
+            sample=sample,
             attempts=state["attempts"],
             device_seconds=state.get("device_seconds", 0.0) + proposed.device_seconds,
             hypothesis=hypothesis,
         )
-        for slot, hypothesis in enumerate(proposed.hypotheses)
+        for slot, (hypothesis, sample) in enumerate(drawn)
     ]
 
 

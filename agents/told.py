@@ -25,6 +25,7 @@ _ONCE: Final[dict[str, tuple[str, ...]]] = {
     "diagnosed": ("attempt", "summary"),
     "tool_called": ("call",),
     "iteration_ended": ("iteration",),
+    "samples_raced": ("call",),
 }
 """Kinds of which there is one line for each of these values."""
 
@@ -33,6 +34,13 @@ class Acted(TypedDict):
     """A finished tool call: the answer's blob, and what it cost."""
 
     answer: str
+    device_seconds: float
+
+
+class Raced(TypedDict):
+    """A race of samples: which was the fastest, and what it cost."""
+
+    chosen: int | None
     device_seconds: float
 
 
@@ -52,6 +60,11 @@ class Told:
             str(event["call"]): Acted(answer=str(event["answer"]), device_seconds=float(event["device_seconds"]))
             for event in events
             if event["event"] == "tool_called" and {"call", "answer", "device_seconds"} <= event.keys()
+        }
+        self._raced = {
+            str(event["call"]): Raced(chosen=event["chosen"], device_seconds=float(event["device_seconds"]))
+            for event in events
+            if event["event"] == "samples_raced"
         }
         stops = [event for event in events if event["event"] == "stopping"]
         self._given_up = Counter(event.get("iteration") for event in stops if event["reason"] == "exhausted")
@@ -79,6 +92,10 @@ class Told:
     def acted(self, call: str) -> Acted | None:
         """What that tool call came to, if it was finished."""
         return self._acted.get(call)
+
+    def raced(self, call: str) -> Raced | None:
+        """What that race came to, if it was finished."""
+        return self._raced.get(call)
 
     def ended_after(self, iteration: int) -> bool:
         """Whether the run ended in order after that iteration before."""

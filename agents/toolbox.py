@@ -41,6 +41,8 @@ class Result(BaseModel):
     device_seconds: float = 0.0
     kernel: Kernel | None = None
     """The last candidate that the tool handled."""
+    handed_in: bool = False
+    """Whether that candidate is what the role wants to be judged, whatever it looks at afterwards."""
 
 
 class Answer(BaseModel):
@@ -52,6 +54,7 @@ class Answer(BaseModel):
     fault: Fault | None = None
     device_seconds: float = 0.0
     kernel: Kernel | None = None
+    handed_in: bool = False
     ends_turn: bool = False
 
 
@@ -122,7 +125,13 @@ class Toolbox:
         except EXPECTED as error:
             return _fault("refused", str(error))
         text = json.dumps(rounded(result.value), ensure_ascii=False)
-        return Answer(text=text, device_seconds=result.device_seconds, kernel=result.kernel, ends_turn=tool.ends_turn)
+        return Answer(
+            text=text,
+            device_seconds=result.device_seconds,
+            kernel=result.kernel,
+            handed_in=result.handed_in,
+            ends_turn=tool.ends_turn,
+        )
 
 
 def _fault(fault: Fault, message: str) -> Answer:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
@@ -117,6 +118,10 @@ class Past:
         return any(self.attempts[name].outcome == "unjudged" for name in attempts if name in self.attempts)
 
 
+_Drawn: TypeAlias = tuple[int, str, int]
+"""A sample, by iteration, its hypothesis's change and its number."""
+
+
 def turns(past: Past, damaged: Counter[str] | None = None) -> Iterator[Turn]:
     """The run's turns, iteration by iteration: planner, coders, analyst. One is in memory at a time.
 
@@ -124,6 +129,7 @@ def turns(past: Past, damaged: Counter[str] | None = None) -> Iterator[Turn]:
     """
     counted = _Counted.of(past.run)
     ideas: dict[str, str] = {}
+    drawn = _drawn(past.run)
     owned: set[str] = set()
     for path in sorted((past.run.path / "transcript").glob("*.jsonl"), key=_place):
         try:
@@ -134,7 +140,7 @@ def turns(past: Past, damaged: Counter[str] | None = None) -> Iterator[Turn]:
             continue
         if role == "planner":
             ideas = {f"{iteration:04d}-coder-{slot}": change for slot, change in enumerate(_proposed(calls))}
-        if role == "coder" and calls and (left := _left_over(past, iteration, ideas.get(path.stem), owned)):
+        if role == "coder" and calls and (left := _left_over(past, path.stem, ideas.get(path.stem), owned, drawn)):
             calls[-1] = replace(calls[-1], attempts=(*calls[-1].attempts, *left))
             owned.update(left)
         if calls:
@@ -226,10 +232,30 @@ def _proposed(calls: Sequence[Call]) -> list[str]:
     return [str(item.get("change")) for item in found if isinstance(item, dict)]
 
 
-def _left_over(past: Past, iteration: int, change: str | None, owned: set[str]) -> list[str]:
-    """Attempts that no call owns: the graph judged a coder's last candidate for it."""
-    found = [a for a in past.attempts.values() if a.iteration == iteration and a.id not in owned]
-    return [a.id for a in found if change is None or (a.hypothesis or {}).get("change") == change]
+def _drawn(run: RunFolder) -> dict[_Drawn, str]:
+    """The turn that drew each sample."""
+    return {
+        (int(str(event["iteration"])), str(event["change"]), int(str(sample["sample"]))): str(sample["turn"])
+        for event in run.events()
+        if event["event"] == "samples_raced" and isinstance(event["samples"], list)
+        for sample in event["samples"]
+        if isinstance(sample, dict)
+    }
+
+
+def _left_over(past: Past, turn: str, change: str | None, owned: set[str], drawn: dict[_Drawn, str]) -> list[str]:
+    """Attempts that no call owns: the graph judged a coder's last candidate for it, or chose it between several."""
+    iteration, _ = _named(turn)
+    found = []
+    for attempt in past.attempts.values():
+        said = (attempt.hypothesis or {}).get("change")
+        if attempt.sample is not None:
+            mine = drawn.get((iteration, str(said), attempt.sample)) == turn
+        else:
+            mine = change is None or said == change
+        if mine and attempt.iteration == iteration and attempt.id not in owned:
+            found.append(attempt.id)
+    return found
 
 
 def _credited(past: Past, role: str, iteration: int, calls: Sequence[Call]) -> tuple[str, ...]:

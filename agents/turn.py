@@ -40,7 +40,7 @@ class TurnEnd:
     """What a turn left behind: the answers of the tools that ended it (none when no such tool was called), and its
     seconds on the device.
 
-    `kernel` is the last candidate that a tool handled, as JSON text.
+    `kernel` is the last candidate that was handed in, else the last one that a tool handled, as JSON text.
     """
 
     answers: tuple[Answer, ...]
@@ -61,6 +61,8 @@ class _Turn:
     voice: Voice
     device_seconds: float = 0.0
     kernel: str | None = None
+    handed_in: bool = False
+    """Whether `kernel` is what the role wants to be judged."""
     ending: list[Answer] = field(default_factory=list)
     fenced: set[str] = field(default_factory=set)
     """Entry files that were judged out of fenced blocks."""
@@ -168,7 +170,8 @@ class _Turn:
         self.done += 1
         answer = Answer.model_validate_json(self.seat.context.run.blobs.get(acted["answer"]))
         self.device_seconds += acted["device_seconds"]
-        self.kernel = answer.kernel.model_dump_json() if answer.kernel is not None else self.kernel
+        if answer.kernel is not None and (answer.handed_in or not self.handed_in):
+            self.kernel, self.handed_in = answer.kernel.model_dump_json(), answer.handed_in
         return answer
 
     async def _summed_up(self, messages: tuple[Message, ...]) -> str | None:
@@ -278,7 +281,12 @@ async def judge_last(seat: Seat, kernel: str) -> float:
     """Judge the last candidate of a turn (a Kernel as JSON) if it was not judged yet. Returns seconds on the device."""
     with seat.context.in_flight.one():
         judged = await seat.context.attempts.judge(
-            Kernel.model_validate_json(kernel), seat.parent, seat.iteration, seat.hypothesis, seat.call
+            Kernel.model_validate_json(kernel),
+            seat.parent,
+            seat.iteration,
+            seat.hypothesis,
+            seat.call,
+            sample=seat.sample,
         )
     seat.context.clock.outside(judged.device_seconds)
     return judged.device_seconds

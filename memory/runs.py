@@ -94,6 +94,8 @@ class Attempt(BaseModel):
     """The step of the run that had it judged; None in runs of format 1."""
     person: str | None = None
     """What a person said of a kernel by his or her own hand; None where a coder wrote it."""
+    sample: int | None = None
+    """Which of the kernels that were drawn for its hypothesis it is, from 1; None when only one was."""
 
     @cached_property
     def entry(self) -> LedgerEntry:
@@ -115,9 +117,11 @@ class Attempt(BaseModel):
         )
 
     def _short_note(self) -> str:
-        """The note; of a race only its ratio."""
+        """The note; of a race only its ratio, and which sample it was."""
         race = _RACE.match(self.note)
-        return self.note if race is None else f"{float(race['ratio']):.2f}x"
+        if race is None:
+            return self.note
+        return f"{float(race['ratio']):.2f}x" + ("" if self.sample is None else f" sample {self.sample}")
 
 
 class RunFolder:

@@ -22,6 +22,7 @@ from agents.room import Room
 from agents.settings import Role, RunSettings
 from agents.state import Hypothesis
 from agents.thread import Opening
+from agents.told import Told
 from agents.toolbox import Toolbox
 from memory.ledger import Outcome
 from memory.runs import Attempt, RunFolder
@@ -87,6 +88,7 @@ class Story:
         context = SimpleNamespace(
             task=TASK,
             settings=self.context_settings,
+            told=Told(),
             facts=FACTS,
             flag_groups=(((), ("-O3",)),),
             run=self.run,
@@ -94,7 +96,9 @@ class Story:
             lessons=SimpleNamespace(text="Lessons\n\n- 1: wide loads help"),
         )
         asked = hypothesis("another change", parent) if role == "coder" else None
-        return SimpleNamespace(context=context, role=role, iteration=iteration, attempts=told, hypothesis=asked)
+        return SimpleNamespace(
+            context=context, role=role, iteration=iteration, attempts=told, hypothesis=asked, sample=None
+        )
 
 
 def hypothesis(change: str, parent: str | None) -> Hypothesis:

@@ -398,6 +398,8 @@ def test_the_graph_goes_where_its_types_say() -> None:
         ("plan", "analyse"),
         ("plan", "finish"),
         ("code", "analyse"),
+        ("code", "choose"),
+        ("choose", "analyse"),
         ("analyse", "plan"),
         ("finish", "__end__"),
     }

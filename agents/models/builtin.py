@@ -2,7 +2,8 @@
 
 It reads the same prompts and calls the same tools as any other model, and it is the baseline that every other must
 beat. As planner it asks Optuna for the next values of the declared tunables and compiler flags, as coder it has them
-judged, as analyst it profiles each new best. Not covered: it never writes source.
+judged, as one of several coders it suggests another point, as analyst it profiles each new best. Not covered: it never
+writes source.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
+from zlib import crc32
 
 from pydantic import JsonValue
 
@@ -25,6 +28,7 @@ _MOST = re.compile(r"Propose at most (\d+)")
 _LINE = re.compile(r"^(Parent|Change): (.+)$", re.MULTILINE)
 _JUDGED = re.compile(r"^Iteration \d+ judged (.+)\.$", re.MULTILINE)
 _NEW_BEST = re.compile(r"^New best: (a\d+)\.$", re.MULTILINE)
+_SAMPLE = re.compile(r"^You are coder (\d+) of \d+ ", re.MULTILINE)
 _DEFINE = re.compile(r"^(\w+)=(\S+)$")
 _NO_FLAGS = "(none)"
 BROKEN = 4
@@ -58,56 +62,98 @@ class Autotune:
             return _call(f"call-{len(answers)}", "propose", {"hypotheses": _plan(prompt, self._seed + len(answers))})
         if "diagnose" in offered:
             return _analyse(prompt, answers)
-        return Reply(text="Judged.") if answers else _code(prompt)
+        return Reply(text="Judged.") if answers else _code(prompt, self._seed)
+
+
+@dataclass
+class _Search:
+    """What was tried of one attempt's source, and what may be."""
+
+    parent: str
+    space: Space
+    others: list[str]
+    """The parent's flags that are not varied."""
+    seen: list[tuple[Assignment, float | None]]
+    typical: float
+    """Seconds that a point which is not measured yet is taken to need."""
+
+    def next(self, seed: int) -> Assignment | None:
+        """The next point to measure, which counts as seen from now on."""
+        found = suggest(self.space, self.seen, seed)
+        if found is not None:
+            self.seen.append((found, self.typical))
+        return found
+
+    def words(self, assignment: Assignment) -> str:
+        defines = (f"{name}={value}" for name, value in assignment.defines.items())
+        return " ".join([*defines, *self.others, *assignment.flags]) or "no flags"
+
+
+def _search(prompt: str, parent: str | None = None) -> _Search | None:
+    """Around the attempt of that id, or the one that the prompt shows first; None when it declares nothing, or its
+    source does not compile whatever the configuration."""
+    found = next((f for f in _HEADING.finditer(prompt) if parent in (None, f[1])), None)
+    if found is None:
+        return None
+    entries, space = ledger.parse(prompt), _space(found[2])
+    now = next((entry.change for entry in entries if entry.attempt == found[1]), "")
+    others = [flag for flag in _read(now).flags if not any(flag in a for group in space.flags for a in group)]
+    family = _family(entries, found[1])
+    if len(family) >= BROKEN and all(entry.note.startswith("build: compile_error") for entry in family):
+        return None
+    seen = [(_normal(space, _read(entry.change)), entry.seconds) for entry in family]
+    typical = median([seconds for _, seconds in seen if seconds is not None] or [1.0])
+    return _Search(found[1], space, others, seen, typical)
 
 
 def _plan(prompt: str, seed: int) -> list[JsonValue]:
-    """Up to as many hypotheses as asked for; none when every configuration was tried, nothing is declared, or the
-    source does not compile whatever the configuration."""
-    found = _HEADING.search(prompt)
-    if found is None:
-        return []
-    parent, entries = found[1], ledger.parse(prompt)
-    space = _space(found[2])
-    now = next((entry.change for entry in entries if entry.attempt == parent), "")
-    others = [flag for flag in _read(now).flags if not any(flag in a for group in space.flags for a in group)]
-    family = _family(entries, parent)
-    if len(family) >= BROKEN and all(entry.note.startswith("build: compile_error") for entry in family):
-        return []
-    seen = [(_normal(space, _read(entry.change)), entry.seconds) for entry in family]
-    typical = median([seconds for _, seconds in seen if seconds is not None] or [1.0])
-    most = _MOST.search(prompt)
+    """Up to as many hypotheses as asked for; none when every configuration was tried."""
+    search, most = _search(prompt), _MOST.search(prompt)
     hypotheses: list[JsonValue] = []
     for _ in range(int(most[1]) if most else 1):
-        assignment = suggest(space, seen, seed)
-        if assignment is None:
+        assignment = None if search is None else search.next(seed)
+        if search is None or assignment is None:
             break
-        seen.append((assignment, typical))
-        words = " ".join(
-            [*(f"{name}={value}" for name, value in assignment.defines.items()), *others, *assignment.flags]
-        )
         hypotheses.append(
             {
                 "idea": "The next point that the tuner expects to be worth measuring.",
-                "change": words or "no flags",
+                "change": search.words(assignment),
                 "metric": "seconds",
                 "expected": "less than the best",
-                "parent": parent,
+                "parent": search.parent,
             }
         )
     return hypotheses
 
 
-def _code(prompt: str) -> Reply:
+def _code(prompt: str, seed: int) -> Reply:
     """Have the hypothesis judged. Another coder's ledger may hold the same words, so the last ones count."""
-    order = dict(_LINE.findall(prompt[prompt.rfind("## Your hypothesis") :]))
-    assignment = _read(order.get("Change", ""))
+    asked = prompt[prompt.rfind("## Your hypothesis") :]
+    order, drawn = dict(_LINE.findall(asked)), _SAMPLE.search(asked)
+    words = order.get("Change", "")
+    if drawn is not None:
+        words = _sample(prompt, order.get("Parent"), words, int(drawn[1]), seed)
+    assignment = _read(words)
     candidate: dict[str, JsonValue] = {
         "base": order.get("Parent"),
         "defines": dict(assignment.defines),
         "flags": list(assignment.flags),
     }
     return _call("call-0", "run", {"mode": "full", "candidates": [candidate]})
+
+
+def _sample(prompt: str, parent: str | None, words: str, number: int, seed: int) -> str:
+    """The settings of one of several coders: the first makes the hypothesis's change, each further one the next
+    suggestion after it. Where nothing is left to suggest, it is the same change again."""
+    search = _search(prompt, parent)
+    if search is None:
+        return words
+    search.seen.append((_normal(search.space, _read(words)), search.typical))
+    suggested = words
+    for _ in range(number - 1):
+        assignment = search.next(seed + crc32(words.encode()))
+        suggested = words if assignment is None else search.words(assignment)
+    return suggested
 
 
 def _analyse(prompt: str, answers: Sequence[Message]) -> Reply:
