@@ -42,6 +42,9 @@ START_SECONDS = 60.0
 PATIENCE = 120.0
 """Seconds that compiling may take, for each variant and workload, unless the environment says another."""
 PATIENCE_VARIABLE = "WARPSMITH_COMPILE_SECONDS"
+VARIANTS = (EAGER, *COMPILED)
+VARIANTS_VARIABLE = "WARPSMITH_BASELINES"
+"""Names the baselines to time, where not all of them are wanted: `eager,compile`. PyTorch itself is always timed."""
 _ROWS = "rows.json"
 _Rows: TypeAdapter[list[Row]] = TypeAdapter(list[Row])
 
@@ -78,7 +81,7 @@ def time_baselines(reference: Reference, source: ContentSource, device: str) -> 
     if not reference.on_gpu:
         notes = () if reference.source.kind == "numpy" else ("torch.compile is timed on a GPU only",)
         return [_timed_here(reference, source, index) for index in workloads], notes
-    rows = torch_rows([reference.source], device)[reference.source.id]
+    rows = torch_rows([(reference.source, wanted_variants())], device)[reference.source.id]
     found = []
     for index in workloads:
         content = source.fresh(index)
@@ -93,8 +96,8 @@ def time_baselines(reference: Reference, source: ContentSource, device: str) -> 
     )
 
 
-def torch_rows(sources: Sequence[TaskSource], device: str) -> dict[str, list[Row]]:
-    """What PyTorch takes on the tasks' workloads, by task id; known rows come from the cache folder.
+def torch_rows(wanted: Sequence[tuple[TaskSource, tuple[str, ...]]], device: str) -> dict[str, list[Row]]:
+    """What the named variants take on the tasks' workloads, by task id; known rows come from the cache folder.
 
     All tasks that are not known are timed in one process. The caller holds the device. Raises InfrastructureError for a
     task without a time of PyTorch itself.
@@ -102,16 +105,16 @@ def torch_rows(sources: Sequence[TaskSource], device: str) -> dict[str, list[Row
     patience = compile_seconds()
     fresh: dict[str, list[Row]] = {}
     found: dict[str, list[Row]] = {}
-    for source in sources:
+    for number, (source, variants) in enumerate(wanted):
 
-        def make(folder: Path, source: TaskSource = source) -> None:
+        def make(folder: Path, source: TaskSource = source, number: int = number) -> None:
             if source.id not in fresh:
-                later = sources[sources.index(source) :]
-                fresh.update(_run([each for each in later if each.id not in fresh], patience))
+                jobs = [Job(source=each, variants=names, patience=patience) for each, names in wanted[number:]]
+                fresh.update(_run(jobs))
             _require_eager(source, fresh[source.id])
             (folder / _ROWS).write_bytes(_Rows.dump_json(fresh[source.id]))
 
-        entry = stored("baseline", [source.id, device, _method(), f"{patience:g}"], make)
+        entry = stored("baseline", [source.id, device, _method(), f"{patience:g}", *variants], make)
         found[source.id] = _Rows.validate_json((entry / _ROWS).read_bytes())
     return found
 
@@ -128,6 +131,17 @@ def compile_seconds() -> float:
     return seconds
 
 
+def wanted_variants() -> tuple[str, ...]:
+    """Raises InfrastructureError for a setting that names no baseline."""
+    given = os.environ.get(VARIANTS_VARIABLE, ",".join(VARIANTS))
+    names = {name.strip() for name in given.split(",") if name.strip()}
+    if not names <= set(VARIANTS):
+        raise InfrastructureError(
+            f"{VARIANTS_VARIABLE}={given} names no baseline", f"Choose from {', '.join(VARIANTS)}."
+        )
+    return tuple(name for name in VARIANTS if name in names or name == EAGER)
+
+
 def _require_eager(source: TaskSource, rows: list[Row]) -> None:
     timed = {row.workload for row in rows if row.variant == EAGER and row.status == "timed"}
     if timed != set(range(len(source.workloads))):
@@ -135,10 +149,9 @@ def _require_eager(source: TaskSource, rows: list[Row]) -> None:
         raise InfrastructureError(f"PyTorch itself could not be timed on {source.name}: {why}", "Try again.")
 
 
-def _run(sources: list[TaskSource], patience: float) -> dict[str, list[Row]]:
-    """Time the tasks in one process, which is ended with all that it started."""
-    jobs = [Job(source=source, patience=patience) for source in sources]
-    workloads = sum(len(source.workloads) for source in sources)
+def _run(jobs: list[Job]) -> dict[str, list[Row]]:
+    """Time the tasks in one process, which is ended with all that it started. By task id."""
+    most = sum(len(job.source.workloads) * len(job.variants) * job.patience for job in jobs)
     with tempfile.TemporaryDirectory(prefix="warpsmith-torch-") as folder:
         root = str(Path(__file__).resolve().parent.parent)
         environment = without_secrets() | {
@@ -148,18 +161,18 @@ def _run(sources: list[TaskSource], patience: float) -> dict[str, list[Row]]:
         }
         ended = run_command(
             [sys.executable, "-P", "-m", torch_baseline.__name__],
-            timeout=START_SECONDS + workloads * len(COMPILED) * patience,
+            timeout=START_SECONDS + most,
             cwd=Path(folder),
             env=environment,
             stdin=Jobs.dump_json(jobs),
             output_limit=64 << 20,
         )
     rows = [row for line in ended.stdout.splitlines() if (row := _row(line)) is not None]
-    found = {source.id: [row for row in rows if row.task == source.id] for source in sources}
+    found = {job.source.id: [row for row in rows if row.task == job.source.id] for job in jobs}
     if not ended.ok:
         words = "it took too long" if ended.timed_out else (ended.stderr.strip().splitlines() or ["it crashed"])[-1]
-        for source in sources:
-            found[source.id] += _missing(source, found[source.id], words[:300])
+        for job in jobs:
+            found[job.source.id] += _missing(job, found[job.source.id], words[:300])
     return found
 
 
@@ -171,13 +184,13 @@ def _row(line: str) -> Row | None:
         return None
 
 
-def _missing(source: TaskSource, rows: list[Row], why: str) -> list[Row]:
+def _missing(job: Job, rows: list[Row], why: str) -> list[Row]:
     """Failed rows for all that a process left undone."""
     known = {(row.workload, row.variant) for row in rows}
     return [
-        Row(task=source.id, workload=workload, variant=variant, status="failed", why=why)
-        for workload in range(len(source.workloads))
-        for variant in (EAGER, *COMPILED)
+        Row(task=job.source.id, workload=workload, variant=variant, status="failed", why=why)
+        for workload in range(len(job.source.workloads))
+        for variant in job.variants
         if (workload, variant) not in known
     ]
 

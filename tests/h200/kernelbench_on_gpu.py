@@ -13,10 +13,12 @@ from __future__ import annotations
 import argparse
 import datetime
 import hashlib
+import importlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -28,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tools.audit import audit  # noqa: E402
-from tools.baseline import torch_rows  # noqa: E402
+from tools.baseline import VARIANTS, VARIANTS_VARIABLE, torch_rows  # noqa: E402
 from tools.contract import Signature, task_header  # noqa: E402
 from tools.cuda_device import CudaDevice  # noqa: E402
 from tools.device_lock import device_lock  # noqa: E402
@@ -52,9 +54,11 @@ class File:
     path: str
     kernel: str = ""
     """A right kernel of ours, beside tests/kernels/kernelbench."""
+    variants: tuple[str, ...] = VARIANTS
+    """Baselines to time."""
     refused: str = ""
     """Words of the audit's reason, where the task can't be judged at all."""
-    small: Mapping[str, Any] = field(default_factory=dict)
+    small: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Sizes for a dry run on the CPU."""
 
     @property
@@ -62,9 +66,12 @@ class File:
         return Path(self.path).stem
 
 
+BRIEF = VARIANTS[:2]
+"""Where tuning products and convolutions would take most of the device time that there is."""
+
 FILES = (
     File("level1/1_Square_matrix_multiplication_.py", "matmul", small={"N": 64}),
-    File("level1/4_Matrix_vector_multiplication_.py", "matvec", small={"K": 2048}),
+    File("level1/4_Matrix_vector_multiplication_.py", "matvec", BRIEF, small={"K": 2048}),
     File("level1/19_ReLU.py", "relu", small={"dim": 512}),
     File("level1/26_GELU_.py", "gelu", small={"dim": 512}),
     File("level1/23_Softmax.py", "softmax", small={"dim": 512}),
@@ -75,24 +82,26 @@ FILES = (
     File(
         "level1/63_conv_standard_2D__square_input__square_kernel.py",
         "conv2d",
+        BRIEF,
         small={"batch_size": 2, "width": 32, "height": 32},
     ),
     File(
         "level1/82_conv_depthwise_2D_square_input_square_kernel.py",
         "conv2d_depthwise",
+        BRIEF,
         small={"batch_size": 2, "width": 32, "height": 32},
     ),
     File("level1/89_cumsum.py", "cumsum", small={"batch_size": 8, "input_shape": [400]}),
     File("level1/94_MSELoss.py", small={"batch_size": 8}),
-    File("level2/1_Conv2D_ReLU_BiasAdd.py", small={"batch_size": 8}),
-    File("level2/12_Gemm_Multiply_LeakyReLU.py", small={"batch_size": 8, "in_features": 128}),
-    File("level2/23_Conv3d_GroupNorm_Mean.py", small={"batch_size": 4}),
-    File("level2/39_Gemm_Scale_BatchNorm.py", small={"batch_size": 8, "in_features": 128}),
-    File("level2/76_Gemm_Add_ReLU.py", "gemm_add_relu", small={"batch_size": 8, "in_features": 128}),
+    File("level2/1_Conv2D_ReLU_BiasAdd.py", "", BRIEF, small={"batch_size": 8}),
+    File("level2/12_Gemm_Multiply_LeakyReLU.py", "", BRIEF, small={"batch_size": 8, "in_features": 128}),
+    File("level2/23_Conv3d_GroupNorm_Mean.py", "", BRIEF, small={"batch_size": 4}),
+    File("level2/39_Gemm_Scale_BatchNorm.py", "", BRIEF, small={"batch_size": 8, "in_features": 128}),
+    File("level2/76_Gemm_Add_ReLU.py", "gemm_add_relu", BRIEF, small={"batch_size": 8, "in_features": 128}),
     File("level2/80_Gemm_Max_Subtract_GELU.py", refused="zeros would pass", small={"batch_size": 8}),
-    File("level2/99_Matmul_GELU_Softmax.py"),
-    File("level3/1_MLP.py"),
-    File("level3/8_ResNetBasicBlock.py", small={"batch_size": 1}),
+    File("level2/99_Matmul_GELU_Softmax.py", "", BRIEF),
+    File("level3/1_MLP.py", "", BRIEF),
+    File("level3/8_ResNetBasicBlock.py", "", BRIEF, small={"batch_size": 1}),
 )
 
 _WRONG = """// Generated: {what}.
@@ -136,13 +145,18 @@ def wrong_kernels(signature: Signature) -> Iterator[tuple[str, Kernel]]:
 
 
 def kernels_of(file: File, signature: Signature) -> dict[str, Kernel]:
-    found = {"right": read_kernel(KERNELS / f"{file.kernel}.cu")} if file.kernel else {}
-    return found | dict(wrong_kernels(signature))
+    """A right one and zeros, where there is a right one; else zeros and the most that can be had without computing."""
+    wrong = dict(wrong_kernels(signature))
+    if file.kernel:
+        return {"right": read_kernel(KERNELS / f"{file.kernel}.cu"), "zeros": wrong["zeros"]}
+    last = list(wrong)[-1]
+    return {"zeros": wrong["zeros"], last: wrong[last]}
 
 
 def told(verdict: Verdict, seconds: float) -> Report:
     """What is kept of a verdict."""
     row: Report = {"status": verdict.status, "seconds": seconds}
+    row["stages"] = {stage.stage: round(stage.seconds, 3) for stage in verdict.stages}
     if isinstance(verdict, Accepted):
         row["timings"] = [timing.model_dump(mode="json") for timing in verdict.timings]
         row["worst_error"] = verdict.worst_error
@@ -175,6 +189,7 @@ def judged(judge: Judge, file: File) -> Report:
 def on_device(file: File, source: TaskSource) -> Report:
     """Open the task and judge the kernels."""
     row = described(file, source)
+    os.environ[VARIANTS_VARIABLE] = ",".join(file.variants)
     begin = time.perf_counter()
     try:
         with open_task(source, "cuda") as judge:
@@ -228,8 +243,9 @@ def commit_of(checkout: Path) -> str:
     return kept.read_text().strip() if kept.is_file() else asked.stdout.strip() or "unknown"
 
 
-def measure(checkout: Path, files: list[File], out: Path) -> bool:
-    sources = {file: read_task(checkout / file.path) for file in files}
+def measure(checkout: Path, files: list[File], out: Path, parts: int) -> bool:
+    """Peaks and all baselines first, in one process, then the files in as many processes as there are parts: builds and
+    checks go side by side, timings take turns by the device's lock."""
     smi = subprocess.run(
         ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
         capture_output=True,
@@ -237,37 +253,68 @@ def measure(checkout: Path, files: list[File], out: Path) -> bool:
         check=True,
     )
     chip, driver = smi.stdout.strip().splitlines()[0].split(", ")
+    begin = time.perf_counter()
     record: Report = {
         "chip": chip,
         "driver": driver,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "torch": __import__("torch").__version__,
+        "torch": importlib.import_module("torch").__version__,
         "commit": commit_of(checkout),
-        "files": [],
+        **baselines(checkout, files),
     }
-    begin = time.perf_counter()
-    device = CudaDevice()
-    hardware = device.hardware()
-    record["peaks"] = hardware.model_dump(mode="json", exclude={"compiler"})
-    print("peaks", {k: f"{v / 1e12:.1f}T" for k, v in hardware.peak_flops.items()}, flush=True)
-    with device_lock(device.lock):
-        try:
-            torch_rows([sources[file] for file in files if not file.refused], device.lock)
-        except InfrastructureError as error:
-            print("baselines:", error, flush=True)
-    device.close()
     record["baseline_seconds"] = time.perf_counter() - begin
     print(f"-- baselines {record['baseline_seconds']:.1f}s", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-P", __file__, str(checkout), "--part", str(Path(folder, f"{part}.json")), "--files"]
+                + [file.path for file in files[part::parts]]
+            )
+            for part in range(min(parts, len(files)))
+        ]
+        for process in running:
+            process.wait()
+        found = [row for path in sorted(Path(folder).glob("*.json")) for row in json.loads(path.read_text())]
+    order = [file.path for file in files]
+    record["files"] = sorted(found, key=lambda row: order.index(row["file"]))
+    record["seconds"] = time.perf_counter() - begin
+    (out / "kernelbench.json").write_text(json.dumps(record, indent=1) + "\n")
+    return len(found) == len(files) and all(row["as_expected"] for row in found)
+
+
+def baselines(checkout: Path, files: list[File]) -> Report:
+    """Measured peaks, and how long each variant took to get ready; the times themselves are kept for the judges."""
+    device = CudaDevice()
+    hardware = device.hardware()
+    print("peaks", {k: f"{v / 1e12:.1f}T" for k, v in hardware.peak_flops.items()}, flush=True)
+    wanted = [(read_task(checkout / file.path), file.variants) for file in files if not file.refused]
+    prepared: dict[str, dict[str, float]] = {}
+    with device_lock(device.lock):
+        try:
+            rows = torch_rows(wanted, device.lock)
+        except InfrastructureError as error:
+            print("baselines:", error, flush=True)
+            rows = {}
+    for source, _ in wanted:
+        mine = [row for row in rows.get(source.id, ()) if row.prepared]
+        prepared[source.name] = {row.variant: round(row.prepared, 2) for row in mine}
+        print("prepared", source.name, prepared[source.name], flush=True)
+    device.close()
+    return {"peaks": hardware.model_dump(mode="json", exclude={"compiler"}), "prepared_seconds": prepared}
+
+
+def judge_part(checkout: Path, files: list[File], path: Path) -> None:
+    """Judge these files one after the other, and write what came of them."""
+    rows = []
     for file in files:
         try:
-            row = on_device(file, sources[file])
+            rows.append(on_device(file, read_task(checkout / file.path)))
         except Exception:  # noqa: BLE001 - the other files are still worth their device time
             traceback.print_exc()
-            row = {"file": file.path, "failed": traceback.format_exc()[-2000:], "as_expected": False, "seconds": 0.0}
-        record["files"].append(row)
-        report(row)
-        (out / "kernelbench.json").write_text(json.dumps(record, indent=1) + "\n")
-    return all(row["as_expected"] for row in record["files"])
+            failed = traceback.format_exc()[-2000:]
+            rows.append({"file": file.path, "failed": failed, "as_expected": False, "seconds": 0.0})
+        report(rows[-1])
+        path.write_text(json.dumps(rows))
 
 
 def report(row: Report) -> None:
@@ -291,15 +338,20 @@ def main() -> None:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--files", nargs="*", default=[], help="only those whose path holds one of these")
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--parts", type=int, default=4, help="processes that judge")
+    parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     checkout = given.checkout / "KernelBench" if (given.checkout / "KernelBench").is_dir() else given.checkout
     files = [file for file in FILES if not given.files or any(part in file.path for part in given.files)]
+    os.environ.setdefault("WARPSMITH_COMPILE_SECONDS", COMPILE_SECONDS)
+    if given.part is not None:
+        judge_part(checkout, files, given.part)
+        return
     if given.dry_run:
         sys.exit(not dry_run(checkout, files))
-    os.environ.setdefault("WARPSMITH_COMPILE_SECONDS", COMPILE_SECONDS)
     out = Path(os.environ.get("OUT", "out"))
     out.mkdir(parents=True, exist_ok=True)
-    sys.exit(not measure(checkout, files, out))
+    sys.exit(not measure(checkout, files, out, given.parts))
 
 
 if __name__ == "__main__":
