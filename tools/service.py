@@ -192,13 +192,16 @@ def _quick(judge: AnyJudge, request: Request) -> JsonValue:
 
 
 def _profile(judge: AnyJudge, request: Request) -> JsonValue:
-    from tools.profilers import cpu, cuda
+    from tools.profilers import cpu, cuda, torch
 
     kernel, workload, metrics = _kernel(request["kernel"]), request.get("workload"), tuple(request.get("metrics") or ())
-    if judge.target.name == "cuda":
+    if kernel.language == "torch" and not metrics:
+        return _plain(torch.profile_kernel(_with_device(judge), kernel, workload))
+    if judge.target.name == "cuda" and kernel.language != "torch":
         return _plain(cuda.profile_kernel(_with_device(judge), kernel, workload, metrics))
     if metrics:
-        raise KernelError(f"the CPU's profiler takes no further metrics, as {metrics[0]}", "Leave them out.")
+        what = "profile of a torch kernel" if kernel.language == "torch" else "CPU's profiler"
+        raise KernelError(f"the {what} takes no further metrics, as {metrics[0]}", "Leave them out.")
     return _plain(cpu.profile_kernel(_with_device(judge), kernel, workload))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,8 +109,7 @@ class TorchBench:
     def attribute(self, judge: Judge, kernel: Kernel, build: Build, evidence: Evidence) -> None:
         """Look at what runs below the dispatcher. Raises Failed and WorkerFailed."""
         begin = time.perf_counter()
-        worker = self.worker(build, judge.calls, judge.buffers, None, "trace")
-        with worker:
+        with self.tracing(judge, build) as worker:
             for workload in range(len(judge.names)):
                 judge.content.fresh(workload)
             traced = worker.trace(TRACE_SECONDS)
@@ -118,8 +118,19 @@ class TorchBench:
             {"workload": name, **{key: seen.get(key) for key in ("kernels", "operators")}}
             for name, seen in zip(judge.names, traced, strict=True)
         ]
+        if self._home.target == "cuda" and not any(seen.get("kernels") for seen in traced):
+            evidence.details["could_not_check"] = "the profiler saw nothing run on the device"
         evidence.details["own_share_of_device_time"] = shares
         evidence.details["trace_seconds"] = time.perf_counter() - begin
+
+    @contextmanager
+    def tracing(self, judge: Judge, build: Build) -> Iterator[TorchWorker]:
+        """A worker whose kernel runs under the profiler. Raises WorkerFailed and InfrastructureError."""
+        worker = self.worker(build, judge.calls, judge.buffers, None, "trace")
+        try:
+            yield worker
+        finally:
+            worker.close()
 
     def _start_idle(self) -> None:
         if self._idle is not None:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from tools.torch_load import SOURCES, load_module, make_model, place_extensions, refuse_compilers, told
-from tools.torch_ops import follow_threads, tracer
 
 
 def serve(descriptors: list[int], guard: str) -> None:
@@ -41,8 +40,6 @@ def serve(descriptors: list[int], guard: str) -> None:
         _tell(answers, {"built": False, "text": str(error)[-200_000:], **told(error, folder)})
         return
     _tell(answers, {"built": True})
-    mode = tracer(folder / SOURCES, lambda _: True)
-    follow_threads(mode)
     for call, model in zip(plan["calls"], models, strict=True):
         try:
             with torch.no_grad():

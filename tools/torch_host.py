@@ -178,8 +178,8 @@ def _close_all() -> None:
 
 def server_environment(target: TargetName, uuid: str | None) -> dict[str, str]:
     """All that the server sees of the environment. What numerical libraries read at import is set here."""
-    root = Path(__file__).resolve().parents[1]
-    paths = [str(root), *(path for path in os.environ.get("PYTHONPATH", "").split(":") if path)]
+    own = Path(__file__).resolve().parents[1]
+    paths = [str(own), *(path for path in os.environ.get("PYTHONPATH", "").split(":") if path)]
     environment = {
         "PATH": "/usr/bin:/bin",
         "HOME": "/nonexistent",
@@ -192,7 +192,8 @@ def server_environment(target: TargetName, uuid: str | None) -> dict[str, str]:
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # or PyTorch makes a context before it forks
     }
     if target == "cuda":
-        environment |= {"CUDA_HOME": str(find_toolkit().root), **(driver_environment(uuid) if uuid else {})}
+        root = str(find_toolkit().root)
+        environment |= {"CUDA_HOME": root, "CUDA_PATH": root, **(driver_environment(uuid) if uuid else {})}
         environment["CUDA_MODULE_LOADING"] = "LAZY"  # there are gigabytes of kernels in PyTorch's libraries
     return environment
 
@@ -227,7 +228,7 @@ def compilers(target: TargetName) -> tuple[tuple[Path, ...], dict[str, str]]:
         toolkit = find_toolkit()
         bins.insert(0, toolkit.root / "bin")
         folders += toolkit.folders
-        environment["CUDA_HOME"] = str(toolkit.root)
+        environment["CUDA_HOME"] = environment["CUDA_PATH"] = str(toolkit.root)
     environment["PATH"] = ":".join(map(str, dict.fromkeys(bins)))
     return tuple(path for path in folders if not _is_system(path)), environment
 

@@ -96,7 +96,7 @@ def place_extensions(folder: Path, *, build: bool) -> None:
 
 
 def refuse_compilers(folder: Path) -> None:
-    """Let the framework's own compilers say at once what they are."""
+    """Have the framework's own compilers say at once what they are."""
     torch: Any = importlib.import_module("torch")
 
     def refusing(name: str) -> Callable[..., Any]:

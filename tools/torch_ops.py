@@ -8,6 +8,7 @@ dispatcher switched off; `tools.torch_trace` looks for its kernels on the device
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import threading
@@ -46,6 +47,8 @@ COPYING = frozenset({"copy_", "_to_copy", "to", "_copy_from"})
 """Allowed for what a launch is told: from the host to the device, and small."""
 MOST_COPIED = 64 << 10
 """Bytes of such a copy."""
+PACKAGES = frozenset({"aten", "prim", "prims", "torchvision", "torchaudio", "xformers", "flash_attn", "fbgemm"})
+"""Namespaces of operators that are nobody's own."""
 ALLOWED = ALLOCATING | VIEWING | ASKING
 _UNFILLED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 
@@ -78,6 +81,14 @@ def broken_at(sources: Path, reason: str, message: str, frame: Any = None) -> Ru
     if where is None:
         return RuleBrokenError(reason, message)
     return RuleBrokenError(reason, f"{message} ({where[0]}:{where[1]})", *where)
+
+
+@functools.cache
+def framework_namespaces() -> frozenset[str]:
+    """Those of all operators known before a kernel is loaded, and of packages that bring more."""
+    torch: Any = importlib.import_module("torch")
+    names = torch._C._dispatch_get_all_op_names()
+    return frozenset(name.partition("::")[0] for name in names) | PACKAGES
 
 
 def allowed(namespace: str, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bool:

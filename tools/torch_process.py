@@ -7,6 +7,7 @@ import mmap
 import os
 import re
 import secrets
+import signal
 import struct
 import time
 from collections.abc import Mapping, Sequence
@@ -29,11 +30,13 @@ from tools.cuda_process import (
     ROW_DELAY_FACTOR,
     wait_until_left,
 )
+from tools.errors import InfrastructureError
 from tools.messages import CALLS_SHIFT, REQUEST, Kind
 from tools.nvml import Clock, Monitor
-from tools.process import Leader
+from tools.process import Leader, is_running
 from tools.records import Diagnostic, Reason, TargetName
 from tools.sandbox import Confinement, Sandbox
+from tools.targets.cuda_toolkit import find_toolkit
 from tools.torch_call import ModelCall
 from tools.torch_host import device_paths, driver_folder, forked_sandbox, python_folders, torch_server
 from tools.wire import Message, WorkerFailed
@@ -44,6 +47,7 @@ Purpose = Literal["judge", "guard", "trace", "nothing"]
 """Why a worker runs a kernel: for its results and times; in guarded memory; under the profiler; or no kernel at all."""
 UNCLOCKED = 1 << 31
 REPORT_BYTES = 1 << 20
+GONE_SECONDS = 10.0
 LIMITS: Mapping[TargetName, WorkerLimits] = {
     "cpu": WorkerLimits(memory=4 << 30, start_timeout=60.0),
     "cuda": WorkerLimits(memory=16 << 30, start_timeout=60.0),
@@ -51,8 +55,10 @@ LIMITS: Mapping[TargetName, WorkerLimits] = {
 """Memory beside the interpreter's own; a start imports the kernel's file and makes its model."""
 LAUNCHING = 500e-6
 """Seconds that a call's Python code may take on a GPU's host beside what it launches."""
-SLACK = 400e-6
-"""Seconds by which the clocks may differ on the CPU: an interpreter is woken, and looks at what was returned."""
+SLACK = 200e-6
+"""Seconds that an interpreter may take on the CPU beside a round trip: it looks at what was returned."""
+COLD_COPY = 0.5
+"""By how much a copy of results into memory that is in no cache may take longer than the quickest."""
 VENDOR = re.compile(
     r"lib(cublas|cublasLt|cudnn|cufft|curand|cusparse|cusparseLt|cusolver|cutensor|nvblas|mkl|openblas|blas|cblas|blis|"
     r"lapack|dnnl|onednn|fftw|gsl|atlas|flexiblas)\w*"
@@ -106,7 +112,7 @@ class TorchWorker(Worker):
     def allowance(self) -> Allowance:
         """What of a call's outer span counts as the round trip's."""
         slowest = max((_copy_seconds(each) for each in self.outputs), default=0.0)
-        return Allowance(coarse=True, slack=SLACK + slowest)
+        return Allowance(seconds=SLACK + COLD_COPY * slowest, slack=SLACK)
 
     def mapped_libraries(self) -> tuple[str, ...]:
         """Of the files mapped executable, those that compute for others and that no worker without a kernel has."""
@@ -129,7 +135,16 @@ class TorchWorker(Worker):
         return [each if isinstance(each, dict) else {} for each in traced]
 
     def close(self) -> None:
+        """Kill it; returns when it is gone, also where the server was first and left it to itself."""
+        pid = self.pid
+        if pid and self._pidfd in self._fds:
+            self._signal(signal.SIGKILL)
         super().close()
+        deadline = time.monotonic() + GONE_SECONDS
+        while pid and is_running(pid):
+            if time.monotonic() > deadline:
+                raise InfrastructureError("a killed process does not end", "It may be stuck in the kernel; see `ps`.")
+            time.sleep(0.0005)
         if self._report_fd >= 0:
             os.close(self._report_fd)
             self._report_fd = -1
@@ -177,6 +192,7 @@ class TorchWorker(Worker):
             "CUPY_CACHE_DIR": str(made / "cupy"),
             "CUPY_CACHE_SAVE_CUDA_SOURCE": "0",
             **({"TRITON_LIBCUDA_PATH": found} if found else {}),
+            **({"CUDA_PATH": str(find_toolkit().root)} if self._home.target == "cuda" else {}),
         }
 
     def _plan(self) -> tuple[list[int], list[dict[str, Any]]]:
@@ -273,7 +289,7 @@ class TorchCudaWorker(TorchWorker):
 
     def close(self) -> None:
         """Kill it; returns when its processes are gone and the device holds nothing of theirs."""
-        pid, self.pid = self.pid, 0
+        pid = self.pid
         super().close()
         monitor = self._home.monitor
         if pid and monitor is not None:

@@ -72,6 +72,7 @@ def _preload(target: str) -> str:
             importlib.import_module(name)
     for name in ("tools.torch_worker", "tools.torch_builder", "tools.torch_profile"):
         importlib.import_module(name)
+    importlib.import_module("tools.torch_ops").framework_namespaces()
     torch: Any = importlib.import_module("torch")
     if target == "cuda" and importlib.util.find_spec("triton") is not None:
         _warm_triton()
@@ -79,14 +80,15 @@ def _preload(target: str) -> str:
 
 
 def _warm_triton() -> None:
-    """Have Triton remember its assembler's version: it asks by starting it, which a worker can't."""
+    """Have Triton remember what it learns by starting programs, which a worker can't: its keys depend on it."""
     compiler: Any = importlib.import_module("triton.backends.nvidia.compiler")
-    importlib.import_module("triton.compiler.compiler").triton_key()
-    for architecture in (80, 90, 100):
-        try:
+    try:
+        importlib.import_module("triton.compiler.compiler").triton_key()
+        importlib.import_module("triton.runtime.build").platform_key()
+        for architecture in (80, 86, 89, 90):
             compiler.get_ptxas_version(architecture)
-        except Exception:  # noqa: BLE001 - another version of Triton: its kernels then say what they lack
-            return
+    except Exception:  # noqa: BLE001 - another version of Triton: its kernels then say what they lack
+        return
 
 
 def _status(pid: int) -> int | None:

@@ -33,7 +33,7 @@ from tools.torch_load import (
     told,
 )
 from tools.torch_memory import DeviceMemory, HostMemory, Memory, close_all, scalar_at
-from tools.torch_ops import RuleBrokenError, follow_threads, tracer
+from tools.torch_ops import RuleBrokenError, follow_threads, framework_namespaces, tracer
 from tools.torch_result import Checker, Region, Wanted
 
 UNCLOCKED = 1 << 31
@@ -101,8 +101,7 @@ class Worker:
         self._purpose = plan["purpose"]
         self._guarding = self._purpose == "guard"
         self._checker = Checker(self._torch, memory.name)
-        namespaces = frozenset(self._torch._C._dispatch_get_registrations_for_dispatch_key("") or ())
-        known = frozenset(name.partition("::")[0] for name in namespaces) | {"aten", "prims", "prim"}
+        known = framework_namespaces()
         self._mode = tracer(self._folder / SOURCES, lambda namespace: namespace not in known)
         if self._guarding:
             self._mode.placed = lambda made: memory.guarded(self._torch, made)
@@ -347,5 +346,6 @@ def _fail(worker: Worker, reporter: Reporter, error: BaseException, plan: dict[s
             reporter.fail(*fault)
     if worker._mode.broken is not None:
         error = worker._mode.broken
-    traceback.print_exception(error)
+    if not isinstance(error, RuleBrokenError):
+        traceback.print_exception(error)
     reporter.fail(Kind.BROKEN, told(error, Path(plan["folder"])))
