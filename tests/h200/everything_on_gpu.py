@@ -45,6 +45,7 @@ from tools.records import Accepted, Kernel  # noqa: E402
 from tools.reference import load_reference  # noqa: E402
 from tools.space import space_of  # noqa: E402
 from tools.targets.cuda import CudaTarget  # noqa: E402
+from tools.targets.device_choice import chosen_device  # noqa: E402
 from tools.task import TaskSource, read_task  # noqa: E402
 from tools.tunables import parse_tunables  # noqa: E402
 from tools.tune import tune as sweep  # noqa: E402
@@ -213,7 +214,9 @@ def sweep_subject() -> tuple[TaskSource, Kernel]:
 def utilisation() -> Iterator[list[float]]:
     """Percent of each fifth of a second in which the device ran something, as its driver counts."""
     samples: list[float] = []
-    query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"]
+    chosen = chosen_device(os.environ)
+    which = [f"--id={chosen}"] if chosen is not None else []
+    query = ["nvidia-smi", *which, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"]
     with subprocess.Popen(query, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = process.stdout

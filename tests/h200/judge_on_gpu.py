@@ -1,6 +1,6 @@
 """The judge on a real GPU: every example, every fixture beside tests/kernels/cuda.toml, spread, time to verdict, a run.
 
-    python -P tests/h200/judge_on_gpu.py [examples fixtures spread speed autotune]
+    python -P tests/h200/judge_on_gpu.py [examples fixtures torch_fixtures spread speed autotune]
 
 Runs where warpsmith, PyCUDA and a GPU are; writes `judge_<section>.json` to $OUT (else ./out), which are kept
 under tests/golden/h200/ and from which the CI replays the judge's logic. Exit status 1 when a
@@ -9,7 +9,9 @@ verdict is not the expected one.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import fnmatch
 import json
 import os
 import statistics
@@ -20,17 +22,22 @@ import time
 import tomllib
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tools.errors import WarpsmithError  # noqa: E402
 from tools.judge import Judge, open_task  # noqa: E402
 from tools.records import Accepted, Kernel, Verdict  # noqa: E402
-from tools.task import read_kernel, read_task  # noqa: E402
+from tools.task import TaskSource, read_kernel, read_task  # noqa: E402
 
 Report = dict[str, Any]
+KERNELS = ROOT / "tests/kernels"
+PROCESSES = 6
+"""That judge fixtures at the same time."""
 REPEATS, CALLS = 12, 40
 """Whole evaluations, and single calls, of one kernel."""
 SECTIONS: dict[str, Callable[[], Report]] = {}
@@ -58,23 +65,110 @@ def examples() -> Report:
 
 @section
 def fixtures() -> Report:
-    """The wrong, cheating and faulting kernels and their twins, one after the other in one judge."""
-    expected = tomllib.loads((ROOT / "tests/kernels/cuda.toml").read_text())
-    found: Report = {}
-    with open_task(read_task(ROOT / "examples/softmax"), "cuda") as judge:
-        import pycuda.driver as cuda
+    """The wrong, cheating and faulting kernels beside tests/kernels/cuda.toml, and their twins."""
+    expected = tomllib.loads((KERNELS / "cuda.toml").read_text())
+    return judged_fixtures("fixtures", expected, lambda name: read_kernel(KERNELS / expected[name].get("kernel", name)))
 
-        for name, wanted in expected.items():
-            before = cuda.mem_get_info()[0]
-            row = judged(judge, read_kernel(ROOT / "tests/kernels" / name))
-            row["free_bytes"] = {"before": before, "after": cuda.mem_get_info()[0]}
-            row["as_expected"] = as_expected(row["verdict"], wanted)
-            found[name] = row
-            report(name, row)
-        found["cuda_honest_again"] = judged(judge, read_kernel(ROOT / "tests/kernels/cuda_honest"))
-        found["cuda_honest_again"]["as_expected"] = as_expected(found["cuda_honest_again"]["verdict"], {})
-        report("cuda_honest_again", found["cuda_honest_again"])
+
+@section
+def torch_fixtures() -> Report:
+    """The same beside tests/kernels/torch.toml."""
+    manifest = tomllib.loads((KERNELS / "torch.toml").read_text())
+    expected = {name: row for name, row in manifest.items() if row.get("target") != "cpu"}
+
+    def kernel(name: str) -> Kernel:
+        files = {"kernel.py": f"{expected[name].get('kernel', name)}.py", "rows.py": "rows.py"}
+        return Kernel(language="torch", files={n: (KERNELS / "torch" / file).read_text() for n, file in files.items()})
+
+    return judged_fixtures("torch_fixtures", expected, kernel)
+
+
+def judged_fixtures(section: str, expected: dict[str, Report], kernel: Callable[[str], Kernel]) -> Report:
+    """The verdict on every row of a manifest, whether it is the expected one, and how many cheats were believed.
+
+    Several processes judge at once, and take turns with the device as all judges do. ONLY names rows instead, for this
+    process alone: patterns with commas between.
+    """
+    if "ONLY" in os.environ:
+        patterns = os.environ["ONLY"].split(",")
+        return judged_rows(
+            {n: row for n, row in expected.items() if any(fnmatch.fnmatch(n, p) for p in patterns)}, kernel
+        )
+    found: Report = {}
+    with tempfile.TemporaryDirectory() as folder:
+        parts = shares(expected)
+        children = [
+            subprocess.Popen(
+                [sys.executable, "-P", __file__, section],
+                env={**os.environ, "ONLY": ",".join(part), "OUT": f"{folder}/{number}"},
+            )
+            for number, part in enumerate(parts)
+        ]
+        for number, child in enumerate(children):
+            child.wait()
+            written = Path(folder, str(number), f"judge_{section}.json")
+            found |= json.loads(written.read_text())[section] if written.is_file() else {}
+    found = {name: found[name] for name in expected if name in found}
+    cheats = [name for name in found if "stage" in expected[name]]
+    believed = [name for name in cheats if found[name]["verdict"]["status"] == "accepted"]
+    print(f"{len(found)} of {len(expected)} rows judged", flush=True)
+    print(f"{len(believed)} of {len(cheats)} cheats were believed: {', '.join(believed) or 'none'}", flush=True)
     return found
+
+
+def shares(expected: dict[str, Report]) -> list[list[str]]:
+    """The rows for each process: what is slow to build alone, other tasks together, and the rest evenly."""
+    slow = [[name] for name, row in expected.items() if row.get("slow")]
+    others = [name for name, row in expected.items() if row.get("task") and not row.get("slow")]
+    rest = [name for name, row in expected.items() if not row.get("task") and not row.get("slow")]
+    rest.sort(key=lambda name: "stage" in expected[name])  # those that pass all stages take longest
+    return [part for part in (*slow, others, *(rest[n::PROCESSES] for n in range(PROCESSES))) if part]
+
+
+def judged_rows(expected: dict[str, Report], kernel: Callable[[str], Kernel]) -> Report:
+    """One judge for each task and policy, one kernel after the other."""
+    found: Report = {}
+    by_task: dict[tuple[str, str], list[str]] = {}
+    for name, row in expected.items():
+        by_task.setdefault((row.get("task", ""), row.get("policy", "strict")), []).append(name)
+    for (task, policy), names in by_task.items():
+        with open_task(fixture_task(task).model_copy(update={"policy": policy}), "cuda") as judge:
+            build_all(judge, [kernel(name) for name in names])
+            for name in names:
+                row = judged(judge, kernel(name))
+                row["as_expected"] = as_expected(row["verdict"], expected[name])
+                report(name, row)
+                found[name] = {**row, "verdict": shortened(name, row["verdict"])}
+    return found
+
+
+def fixture_task(name: str) -> TaskSource:
+    """A task of the tests', or the example that most fixtures are for."""
+    places = [ROOT / "tests/tasks_adversary" / name, ROOT / "tests/tasks" / f"{name}.py", ROOT / "examples/softmax"]
+    return read_task(next(place for place in places if (name and place.exists()) or place == places[-1]))
+
+
+def build_all(judge: Judge, kernels: list[Kernel]) -> None:
+    """Fill the build cache, on all cores at once; what does not build says so again when it is judged."""
+
+    def build(kernel: Kernel) -> None:
+        with contextlib.suppress(WarpsmithError):
+            judge.build_variant(kernel, "release")
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(build, kernels))
+
+
+def shortened(name: str, verdict: Report) -> Report:
+    """A verdict without what differs from machine to machine: paths, ids, commands, what a compiler said."""
+    dropped: Report = {"command": [], "stderr": "", "build": None, "exit_code": None}
+    stages = [
+        {**stage, **dropped, "stdout": "" if stage["passed"] else stage["stdout"], "details": {}}
+        if stage["stage"] in ("screen", "build", "open")
+        else {**stage, **dropped, "stdout": "" if stage["passed"] else stage["stdout"]}
+        for stage in verdict["stages"]
+    ]
+    return {**verdict, "kernel": name, "stages": stages}
 
 
 @section
@@ -172,6 +266,7 @@ def judged(judge: Judge, kernel: Kernel) -> Report:
 
 
 def as_expected(verdict: Report, wanted: Report) -> bool:
+    """What `harmless` says of times is for the tests of the record: they have the twin's."""
     if "stage" not in wanted:
         return bool(verdict["status"] == "accepted")
     return bool(
@@ -211,8 +306,8 @@ def main() -> None:
             record[name] = {"failed": traceback.format_exc()[-2000:]}
         print(f"-- {name} {time.perf_counter() - begin:.1f}s", flush=True)
         (out / f"judge_{name}.json").write_text(json.dumps({**machine, name: record[name]}, indent=1) + "\n")
-    rows = record.get("fixtures", {})
-    sys.exit(any(not row.get("as_expected", False) for row in rows.values() if isinstance(row, dict)))
+    rows = [row for name, section in record.items() if name.endswith("fixtures") for row in section.values()]
+    sys.exit(any(not (isinstance(row, dict) and row.get("as_expected")) for row in rows))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,418 @@
+"""How long judging takes on a real GPU, and what it is worth: verdicts, many variants, sweeps, spread, whole runs.
+
+    python -P tests/h200/speed_on_gpu.py [speed quick30 versus_inline tune spread autotune profile]
+
+Runs where warpsmith, PyCUDA, the CUDA toolkit and a GPU are (`versus_inline` needs torch as well); writes
+`<section>.json` to $OUT (else ./out), with chip, driver and date, to be kept under tests/golden/h200/speed/.
+Exit status 1 when a section saw something that it should not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
+
+import zoo_on_gpu  # noqa: E402
+from everything_on_gpu import machine, utilisation  # noqa: E402
+
+from app.summary import summarize  # noqa: E402
+from memory.runs import list_runs  # noqa: E402
+from tools import cuda_look, race, reference, runner  # noqa: E402
+from tools.executor import LocalExecutor  # noqa: E402
+from tools.judge import Judge, open_task  # noqa: E402
+from tools.profilers import ncu  # noqa: E402
+from tools.profilers.cuda import profile_kernel  # noqa: E402
+from tools.records import Accepted, Kernel, Verdict  # noqa: E402
+from tools.targets.cuda import CudaTarget  # noqa: E402
+from tools.task import TaskSource, read_task  # noqa: E402
+from tools.tune import tune as sweep  # noqa: E402
+
+Report = dict[str, Any]
+SECTIONS: dict[str, Callable[[], Report]] = {}
+VERDICTS, VARIANTS, TRIALS, REPEATS = 4, 30, 200, 20
+WHOLE_ALLOWED, OWN_ALLOWED, SPREAD_ALLOWED, RATIO_WANTED = 4.0, 1.0, 0.02, 8.0
+ROWS = COLUMNS = 8192
+SETTINGS = {"THREADS": "512", "VECTOR": "4"}
+ITERATIONS, RUN_SECONDS = 3, 40
+MODEL = """import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, dim=1)
+
+
+def get_inputs():
+    return [torch.rand({rows}, {columns})]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def section(function: Callable[[], Report]) -> Callable[[], Report]:
+    SECTIONS[function.__name__] = function
+    return function
+
+
+def fresh(kernel: Kernel, **defines: str) -> Kernel:
+    """The same kernel with a source that no cache has seen."""
+    note = f"// {time.time_ns()}\n"
+    files = {**kernel.files, "note.h": note}
+    return kernel.model_copy(update={"files": files, "defines": {**kernel.defines, **defines}})
+
+
+def softmax() -> tuple[TaskSource, Kernel]:
+    source = read_task(ROOT / "examples/softmax")
+    return source, source.start["cuda"]
+
+
+# ------------------------------------------------------------------------------------------------------------- verdict
+
+PARTS: tuple[tuple[str, Any, str], ...] = (
+    ("races", race.Race, "run"),
+    ("races", race.Race, "warm_up"),
+    ("rows of calls", runner.Runner, "disagreement_in_a_row"),
+    ("waiting for sanitizers", cuda_look.CudaLook, "report"),
+    ("drawing inputs", reference.Reference, "draw"),
+    ("reference", reference.Reference, "baseline"),
+    ("reference", reference.Reference, "oracle"),
+)
+"""What a verdict's time goes into beside the compiler; what lies within another part counts for the inner one."""
+
+
+@contextmanager
+def measured() -> Iterator[dict[str, float]]:
+    """Seconds of each part while it lasts, in the thread that judges."""
+    seconds: dict[str, float] = {}
+    inner: list[float] = []
+    with_originals = [(owner, name, getattr(owner, name)) for _, owner, name in PARTS]
+
+    def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            begin = time.perf_counter()
+            inner.append(0.0)
+            try:
+                return function(*arguments, **named)
+            finally:
+                whole, within = time.perf_counter() - begin, inner.pop()
+                seconds[part] = seconds.get(part, 0.0) + whole - within
+                if inner:
+                    inner[-1] += whole
+
+        return call
+
+    for (part, owner, name), (_, _, function) in zip(PARTS, with_originals, strict=True):
+        setattr(owner, name, timed(part, function))
+    try:
+        yield seconds
+    finally:
+        for owner, name, function in with_originals:
+            setattr(owner, name, function)
+
+
+def budget(judge: Judge, kernel: Kernel) -> Report:
+    """One verdict from a new source, stage by stage, and what of it is the harness's own."""
+    with measured() as parts:
+        begin = time.perf_counter()
+        verdict: Verdict = judge.evaluate(kernel)
+        whole = time.perf_counter() - begin
+    compiler = sum(stage.build.seconds for stage in getattr(verdict, "stages", ()) if stage.build is not None)
+    times = [{"workload": t.workload, "seconds": t.seconds, "samples": t.samples} for t in timings(verdict)]
+    return {
+        "status": verdict.status,
+        "message": getattr(verdict, "message", ""),
+        "whole_seconds": whole,
+        "own_seconds": whole - compiler - sum(parts.values()),
+        "compiler_seconds": compiler,
+        "parts": parts,
+        "stages": {stage.stage: stage.seconds for stage in getattr(verdict, "stages", ())},
+        "times": times,
+    }
+
+
+def timings(verdict: Verdict) -> Sequence[Any]:
+    return verdict.timings if isinstance(verdict, Accepted) else ()
+
+
+@section
+def speed() -> Report:
+    """Source to verdict of a small kernel with a warm judge."""
+    source, kernel = softmax()
+    with open_task(source, "cuda") as judge:
+        judge.evaluate(kernel)
+        rows = [budget(judge, fresh(kernel, THREADS=threads, VECTOR="4")) for threads in ("64", "128", "256", "512")]
+    for row in rows:
+        print("speed", row["status"], row["message"], f"{row['whole_seconds']:.2f}s own {row['own_seconds']:.2f}s",
+              {name: round(value, 2) for name, value in (row["stages"] | row["parts"]).items()},
+              [(t["samples"], t["seconds"]) for t in row["times"]], flush=True)  # fmt: skip
+    whole, own = (statistics.median(row[name] for row in rows) for name in ("whole_seconds", "own_seconds"))
+    faults = [] if all(row["status"] == "accepted" for row in rows) else ["not accepted"]
+    faults += [f"{whole:.1f} s"] if whole > WHOLE_ALLOWED else []
+    faults += [f"{own:.1f} s of its own"] if own > OWN_ALLOWED else []
+    return {"rows": rows, "whole_seconds": whole, "own_seconds": own, "faults": faults}
+
+
+# ---------------------------------------------------------------------------------------------------------- many, quick
+
+
+@section
+def quick30() -> Report:
+    """Thirty variants in one call: beside it their builds alone, and the call alone once they are built."""
+    source, kernel = softmax()
+    with open_task(source, "cuda") as judge:
+        judge.quick([kernel])
+
+        def variants() -> list[Kernel]:
+            return [fresh(kernel, THREADS=str(32 * (1 + n % 15)), VECTOR="124"[n // 15]) for n in range(VARIANTS)]
+
+        seconds: dict[str, float] = {}
+        begin = time.perf_counter()
+        wait([judge.compilers.take(each) for each in variants()])
+        seconds["builds"] = time.perf_counter() - begin
+        asked = variants()
+        for name in ("together", "timings"):
+            begin = time.perf_counter()
+            results = judge.quick(asked, kernel)
+            seconds[name] = time.perf_counter() - begin
+    timed = sum(result.status == "timed" for result in results)
+    print("quick30", timed, seconds, flush=True)
+    return {"variants": VARIANTS, "timed": timed, **seconds, "faults": [] if timed == VARIANTS else ["not all timed"]}
+
+
+# ---------------------------------------------------------------------------------------------------------- alternative
+
+
+@section
+def versus_inline() -> Report:
+    """A softmax of 8192 x 8192 floats: from source to verdict here, and by a torch inline extension."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "softmax.py").write_text(MODEL.format(rows=ROWS, columns=COLUMNS))
+        source, kernel = read_task(folder / "softmax.py"), softmax()[1]
+        with open_task(source, "cuda") as judge:
+            judge.evaluate(fresh(kernel, **SETTINGS))
+            ours = [budget(judge, fresh(kernel, **SETTINGS)) for _ in range(3)]
+            header = judge.header
+        for row in ours:
+            print("ours", row["status"], row["message"], f"{row['whole_seconds']:.2f}s", row["stages"], row["parts"])
+        (folder / "task.h").write_text(header)
+        defines = "".join(f"#define {each} {value}\n" for each, value in SETTINGS.items())
+        (folder / "kernel.cu").write_text(defines + kernel.files["kernel.cu"])
+        theirs = inline(folder)
+    print("inline", theirs, flush=True)
+    whole = statistics.median(row["whole_seconds"] for row in ours)
+    ratio = theirs["process_seconds"] / whole
+    faults = [] if all(row["status"] == "accepted" for row in ours) and theirs.get("right") else ["not both right"]
+    faults += [f"{ratio:.1f} times as fast"] if ratio < RATIO_WANTED else []
+    return {"ours": ours, "inline": theirs, "ratio": ratio, "faults": faults}
+
+
+def inline(folder: Path) -> Report:
+    """The other way, from the start of its process to its end."""
+    script = Path(__file__).with_name("torch_inline.py")
+    command = [sys.executable, str(script), str(folder / "kernel.cu"), str(folder / "task.h"), str(ROWS), str(COLUMNS)]
+    begin = time.perf_counter()
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240,
+                         env={**os.environ, "TORCH_CUDA_ARCH_LIST": "9.0"})  # fmt: skip
+    took = time.perf_counter() - begin
+    told: Report = json.loads(ran.stdout.splitlines()[-1]) if ran.returncode == 0 else {"error": ran.stderr[-2000:]}
+    return {**told, "process_seconds": took}
+
+
+# ---------------------------------------------------------------------------------------------------------------- sweep
+
+
+@section
+def tune() -> Report:
+    """One sweep of many configurations: how busy the device is meanwhile, and how many are evaluated in a minute."""
+    source, kernel = softmax()
+
+    async def run() -> Report:
+        async with LocalExecutor() as executor:
+            await executor.open(source, "cuda")
+            with utilisation() as samples:
+                begin = time.perf_counter()
+                report = await sweep(executor, source, kernel, None, TRIALS, groups=CudaTarget().tunable_flags)
+                seconds = time.perf_counter() - begin
+        rejected: dict[str, int] = {}
+        for trial in report.trials:
+            if trial.reason is not None:
+                rejected[trial.reason] = rejected.get(trial.reason, 0) + 1
+        return {
+            "trials": len(report.trials),
+            "timed": sum(trial.seconds is not None for trial in report.trials),
+            "rejected": rejected,
+            "seconds": seconds,
+            "evaluations_per_minute": 60 * len(report.trials) / seconds,
+            "device_busy_share": statistics.fmean(samples) / 100 if samples else None,
+            "samples": len(samples),
+            "best": report.assignment.model_dump(mode="json") if report.assignment is not None else None,
+            "ratio": report.ratio,
+        }
+
+    found = asyncio.run(run())
+    print("tune", found, flush=True)
+    return {**found, "faults": [] if found["trials"] == TRIALS and found["timed"] else ["the sweep is incomplete"]}
+
+
+# --------------------------------------------------------------------------------------------------------------- spread
+
+
+@section
+def spread() -> Report:
+    """Whole evaluations of one kernel, again and again: how far their times lie apart."""
+    source, kernel = softmax()
+    seconds: dict[str, list[float]] = {}
+    samples: dict[str, list[int]] = {}
+    statuses: list[str] = []
+    with open_task(source, "cuda") as judge:
+        for _ in range(REPEATS):
+            verdict = judge.evaluate(kernel)
+            statuses.append(f"{verdict.status} {getattr(verdict, 'message', '')}".strip())
+            for timing in timings(verdict):
+                seconds.setdefault(timing.workload, []).append(timing.seconds)
+                samples.setdefault(timing.workload, []).append(timing.samples)
+    apart = {each: (max(times) - min(times)) / statistics.median(times) for each, times in seconds.items()}
+    print("spread", {name: f"{share:.2%}" for name, share in apart.items()}, samples, set(statuses), flush=True)
+    faults = [f"{name}: {share:.2%}" for name, share in apart.items() if share > SPREAD_ALLOWED]
+    faults += [] if set(statuses) == {"accepted"} else ["not always accepted"]
+    return {"seconds": seconds, "samples": samples, "spread": apart, "statuses": statuses, "faults": faults}
+
+
+# ----------------------------------------------------------------------------------------------------------- whole runs
+
+
+@section
+def autotune() -> Report:
+    """`builtin:autotune` on every example, all at once: builds share the cores, timings wait for each other."""
+    names = sorted(path.parent.name for path in ROOT.glob("examples/*/kernel.cu"))
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        with ThreadPoolExecutor(len(names)) as pool:
+            found = dict(zip(names, pool.map(lambda name: optimized(name, Path(folder)), names), strict=True))
+        seconds = time.perf_counter() - begin
+        shutil.rmtree(folder, ignore_errors=True)
+    for name, row in found.items():
+        print("autotune", name, row["exit_code"], row.get("rows"), row["stderr"][-300:], flush=True)
+    faults = [name for name, row in found.items() if row["exit_code"] != 0 or not row["rows"]]
+    return {"iterations": ITERATIONS, "seconds": seconds, "examples": found, "faults": faults}
+
+
+def optimized(name: str, folder: Path) -> Report:
+    """A short run through the command line, and what it came to by its own records."""
+    command = [
+        *(sys.executable, "-P", "-m", "app.start", "optimize", f"examples/{name}", "--target", "cuda"),
+        *("--iterations", str(ITERATIONS), "--wall-time", f"{RUN_SECONDS}s", "--runs", str(folder / name)),
+    ]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+    begin = time.perf_counter()
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+                         timeout=RUN_SECONDS + 60, stdin=subprocess.DEVNULL)  # fmt: skip
+    took = time.perf_counter() - begin
+    rows = [
+        {
+            "workload": row.workload,
+            "start_seconds": row.start_seconds,
+            "best_seconds": row.best_seconds,
+            "gain": row.gain,
+            "share_of_limit": row.share_of_limit,
+        }
+        for run in list_runs(folder / name)
+        for row in summarize(run).rows
+    ]
+    return {"exit_code": ran.returncode, "seconds": took, "rows": rows, "stderr": ran.stderr[-1000:]}
+
+
+# ------------------------------------------------------------------------------------------------------------- profile
+
+
+@section
+def profile() -> Report:
+    """Profiles with counters: how long they take, and what of it is the profiler's own."""
+    rows: list[Report] = []
+    known = next(each for each in zoo_on_gpu.KNOWN if each.name == "strided_copy")
+    subjects = [softmax(), softmax(), (zoo_on_gpu.task(), zoo_on_gpu.kernel(known))]
+    for source, kernel in subjects:
+        with open_task(source, "cuda") as judge, commands() as ran:
+            begin = time.perf_counter()
+            found = profile_kernel(judge, kernel)
+            rows.append(
+                {
+                    "task": source.name,
+                    "seconds": time.perf_counter() - begin,
+                    "commands": ran,
+                    "bottleneck": found.bottleneck,
+                    "evidence": found.evidence,
+                    "hot_lines": [line.model_dump(mode="json") for line in found.hot_lines[:3]],
+                    "excess_sectors": next((m.value for m in found.metrics if m.name == "excess_sectors"), None),
+                    "missing": found.missing,
+                }
+            )
+        print("profile", {name: value for name, value in rows[-1].items() if name != "evidence"}, flush=True)
+    unread = [row["task"] for row in rows if not all(line["text"] for line in row["hot_lines"])]
+    return {"rows": rows, "faults": [f"{name}: a line without its text" for name in unread]}
+
+
+@contextmanager
+def commands() -> Iterator[list[Report]]:
+    """What of ncu was run, how long it took, and in how many passes."""
+    original, seen = ncu.run_command, list[Report]()
+
+    def run(argv: Sequence[str], **named: Any) -> Any:
+        done = original(argv, **named)
+        words = [word for word in ("--query-metrics-collection", "--page", "--export") if word in argv]
+        what = argv[argv.index(words[0]) + 1] if words and words[0] != "--export" else "collect"
+        passes = [int(count) for count in re.findall(r"(\d+) pass", done.stdout + done.stderr)]
+        seen.append({"what": what, "seconds": done.seconds, **({"passes": passes} if passes else {})})
+        return done
+
+    ncu.run_command = run  # type: ignore[assignment]
+    try:
+        yield seen
+    finally:
+        ncu.run_command = original
+
+
+def main() -> int:
+    """Run the sections that are named, else all; each leaves its record as soon as it is done."""
+    out = Path(os.environ.get("OUT", "out"))
+    out.mkdir(parents=True, exist_ok=True)
+    about, bad = machine(), []
+    for name in sys.argv[1:] or list(SECTIONS):
+        begin = time.perf_counter()
+        try:
+            found = SECTIONS[name]()
+        except Exception:  # noqa: BLE001 - the other sections are still worth their device time
+            traceback.print_exc()
+            found = {"faults": [traceback.format_exc()[-2000:]]}
+        seconds = time.perf_counter() - begin
+        (out / f"{name}.json").write_text(json.dumps({**about, "seconds": seconds, name: found}, indent=1) + "\n")
+        print(f"-- {name}: {found['faults'] or 'as it should be'} ({seconds:.1f}s)", flush=True)
+        bad += [name] if found["faults"] else []
+        if set(found) == {"faults"} and len(bad) == 1 and name == (sys.argv[1:] or list(SECTIONS))[0]:
+            break  # what fails so early would fail everywhere
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
