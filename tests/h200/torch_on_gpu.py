@@ -1,0 +1,182 @@
+"""Torch kernels judged on a real GPU: three ways to write one, what must be refused, and what a fault leaves behind.
+
+    python -P tests/h200/torch_on_gpu.py [softmax kernelbench start] [--only NAME,NAME]
+
+Needs warpsmith, PyCUDA, PyTorch, Triton, CuPy and a GPU; writes `torch.json` to $OUT (else ./out), which is kept under
+tests/golden/h200/judge/ and replayed by tests/test_torch_golden.py. Exit status 1 when a verdict is not as expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
+
+import torch_kernels_on_gpu as kernels  # noqa: E402
+
+from tools.judge import Judge, open_task  # noqa: E402
+from tools.records import Kernel  # noqa: E402
+from tools.task import read_task  # noqa: E402
+
+Report = dict[str, Any]
+KEPT_DETAILS = ("own_share_of_device_time", "could_not_check", "not_covered", "trace_seconds", "worker_seconds")
+WANTED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "triton": ("accepted", ()),
+    "cupy": ("accepted", ()),
+    "inline": ("accepted", ()),
+    "framework": ("correct", ("framework_op",)),
+    "below": ("correct", ("framework_op",)),
+    "side_stream": ("correct", ("late_work", "not_written", "wrong_result")),
+    "writes_input": ("correct", ("crashed", "input_modified")),
+    "faulting": ("correct", ("crashed",)),
+    "triton_again": ("accepted", ()),
+    "relu": ("accepted", ()),
+    "relu_framework": ("correct", ("framework_op",)),
+}
+"""A stage and the reasons that are right, by kernel."""
+
+
+def kernel(text: str) -> Kernel:
+    return Kernel(language="torch", files={"kernel.py": text})
+
+
+def softmax(only: list[str]) -> Report:
+    """A task in NumPy."""
+    texts = {
+        "triton": kernels.TRITON,
+        "cupy": kernels.CUPY,
+        "framework": kernels.FRAMEWORK,
+        "below": kernels.BELOW,
+        "side_stream": kernels.SIDE_STREAM,
+        "writes_input": kernels.WRITES_INPUT,
+        "inline": kernels.INLINE,
+        "faulting": kernels.FAULTING,
+        "triton_again": kernels.TRITON,
+    }
+    source = read_task(ROOT / "examples/softmax")
+    found: Report = {}
+    with open_task(source, "cuda") as judge:
+        shapes = repr([signature.outputs[0].shape for signature in judge.signatures])
+        begin = time.perf_counter()
+        judge.device.torch.round_trip()  # with it the worker that all are compared with is there
+        found["first_start"] = {"seconds": time.perf_counter() - begin}
+        for name, text in texts.items():
+            if not only or name in only:
+                found[name] = judged(judge, name, kernel(text.replace("SHAPES", shapes)))
+    return found
+
+
+def kernelbench(only: list[str]) -> Report:
+    """A task in the form of KernelBench, with parameters."""
+    found: Report = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "scaled_relu.py")
+        path.write_text(kernels.RELU_TASK)
+        with open_task(read_task(path), "cuda") as judge:
+            for name, text in {"relu": kernels.RELU, "relu_framework": kernels.RELU_FRAMEWORK}.items():
+                if not only or name in only:
+                    found[name] = judged(judge, name, kernel(text))
+    return found
+
+
+def start(only: list[str]) -> Report:
+    """Seconds until a worker is ready: the first with the server's start, the later ones by fork alone."""
+    del only
+    seconds = []
+    with open_task(read_task(ROOT / "examples/softmax"), "cuda") as judge:
+        build = judge.build_variant(kernel(kernels.TRITON), "release")
+        for _ in range(6):
+            begin = time.perf_counter()
+            with judge.runner(build):
+                seconds.append(time.perf_counter() - begin)
+    return {"ready_seconds": seconds}
+
+
+def judged(judge: Judge, name: str, candidate: Kernel) -> Report:
+    """One evaluation as plain data, with the device's free memory around it."""
+    import pycuda.driver as cuda
+
+    before, begin = cuda.mem_get_info()[0], time.perf_counter()
+    verdict = judge.evaluate(candidate)
+    seconds = time.perf_counter() - begin
+    stages = getattr(verdict, "stages", ())
+    wanted, reasons = WANTED[name]
+    right = (
+        verdict.status == "accepted"
+        if wanted == "accepted"
+        else verdict.status == "rejected" and verdict.stage == wanted and verdict.reason in reasons
+    )
+    row: Report = {
+        "status": verdict.status,
+        **{key: getattr(verdict, key) for key in ("stage", "reason", "message") if hasattr(verdict, key)},
+        "as_expected": right,
+        "seconds": seconds,
+        "stages": {stage.stage: stage.seconds for stage in stages},
+        "details": {
+            stage.stage: {key: stage.details[key] for key in KEPT_DETAILS if key in stage.details} for stage in stages
+        },
+        "kernels": kernels_seen(stages),
+        "times": {
+            t.workload: [t.seconds, t.baseline_seconds, t.limit_seconds] for t in getattr(verdict, "timings", ())
+        },
+        "free_bytes": {"before": before, "after": cuda.mem_get_info()[0]},
+    }
+    print(name, json.dumps(row)[:1500], flush=True)
+    if not right:
+        print("\n".join(stage.stdout[-1500:] for stage in stages if not stage.passed), flush=True)
+    return row
+
+
+def kernels_seen(stages: Any) -> list[str]:
+    names: list[str] = []
+    for stage in stages:
+        for seen in stage.details.get("device_kernels") or []:
+            names += list(seen.get("kernels") or []) if isinstance(seen, dict) else [str(seen)]
+    return sorted({name[:120] for name in names})
+
+
+SECTIONS: dict[str, Callable[[list[str]], Report]] = {"softmax": softmax, "kernelbench": kernelbench, "start": start}
+
+
+def main() -> int:
+    """Run the sections that are named, else all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*")
+    parser.add_argument("--only", default="")
+    asked = parser.parse_args()
+    only = [name for name in asked.only.split(",") if name]
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    smi = subprocess.run(query, capture_output=True, text=True, check=True)
+    chip, driver = smi.stdout.strip().splitlines()[0].split(", ")
+    record: Report = {"chip": chip, "driver": driver, "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+    out = Path(os.environ.get("OUT", "out"))
+    out.mkdir(parents=True, exist_ok=True)
+    failed = False
+    for name in asked.sections or SECTIONS:
+        begin = time.perf_counter()
+        try:
+            record[name] = SECTIONS[name](only)
+        except Exception:  # noqa: BLE001 - the other sections are still worth their device time
+            traceback.print_exc()
+            record[name] = {"failed": traceback.format_exc()[-2000:]}
+            failed = True
+        print(f"-- {name} {time.perf_counter() - begin:.1f}s", flush=True)
+        (out / "torch.json").write_text(json.dumps(record, indent=1) + "\n")
+    rows = [row for section in record.values() if isinstance(section, dict) for row in section.values()]
+    return int(failed or any(isinstance(row, dict) and not row.get("as_expected", True) for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
