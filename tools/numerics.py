@@ -28,6 +28,11 @@ FLOOR: dict[str, float] = {"float64": 1e-11, "float32": 1.5e-4, "float16": 4e-3,
 """Error allowed in any case, as a fraction of the slice's scale: room for a float32 sum of a few thousand equal terms
 one by one, whose roundings add up; below what one rounding of the inputs to TF32 or half makes (up to 4.9e-4)."""
 POLICY_FLOOR: dict[Policy, float] = {"strict": 0.0, "tf32": 4e-3, "mixed": 3e-2}
+POLICY_BITS: dict[Policy, int] = {"tf32": 11, "mixed": 8}
+"""Significant bits of the shortest format that operands may be rounded to."""
+POLICY_NOISE = 2.0 / NOISE_FACTOR
+"""Of what such a rounding of the inputs does to the outputs, the part that counts as noise: a kernel may be twice as
+bad. With it alone products of operands rounded to bfloat16 don't pass as TF32, nor zeros where much cancels."""
 CAP = 0.25
 """However bad the baseline, its error widens no tolerance beyond this fraction of the scale, so zeros fail."""
 QUIET = 1e-3

@@ -14,6 +14,7 @@ import numpy as np
 from tools.contract import CType, Scalar, Signature, Tensor, task_header
 from tools.distributions import DISTRIBUTIONS, transform
 from tools.errors import TaskError
+from tools.numerics import POLICY_BITS, POLICY_NOISE
 from tools.task import TaskSource, WorkloadSpec
 from tools.tasks.kernelbench import KernelBenchBackend
 from tools.tasks.numpy_file import NumpyBackend
@@ -122,18 +123,26 @@ class Reference:
 
     def noise(self, workload: int, inputs: Inputs, oracle: Outputs | None = None) -> Outputs | None:
         """How far the oracle's outputs move (float64, >= 0) when each floating input is perturbed by about one
-        rounding of its own dtype: what no kernel can do better than.
+        rounding of its own dtype, what no kernel can do better than; or, for a part, by one that the policy allows.
 
         For `numerics.compare(noise=...)`: it keeps results of heavy cancellation from failing correct kernels. Costs
-        one more oracle run, or two without `oracle`, its value at `inputs`.
+        one more oracle run, or two without `oracle`, its value at `inputs`; another one where the policy is loose.
         """
         if self._has_oracle and (near := self._backend.noise(workload, inputs)) is not None:
             return near
         exact = self.oracle(workload, inputs) if oracle is None else oracle
         if exact is None:
             return None
+        found = self._moved(workload, inputs, exact, None)
+        bits = POLICY_BITS.get(self.source.policy)
+        if bits is None:
+            return found
+        allowed = self._moved(workload, inputs, exact, bits)
+        return {name: np.maximum(value, POLICY_NOISE * allowed[name]) for name, value in found.items()}
+
+    def _moved(self, workload: int, inputs: Inputs, exact: Outputs, bits: int | None) -> Outputs:
         rng = np.random.default_rng(0)
-        moved = self.oracle(workload, {name: _jittered(value, rng) for name, value in inputs.items()})
+        moved = self.oracle(workload, {name: _jittered(value, rng, bits) for name, value in inputs.items()})
         assert moved is not None
         with np.errstate(invalid="ignore", over="ignore"):
             return {
@@ -290,11 +299,13 @@ def _elements(signature: Signature) -> int:
     return sum(tensor.size for tensor in (*signature.input_tensors, *signature.outputs))
 
 
-def _jittered(value: Value, rng: np.random.Generator) -> Value:
-    """A floating array in float64, each element moved by half a unit in the last place of its own dtype."""
+def _jittered(value: Value, rng: np.random.Generator, most: int | None) -> Value:
+    """A floating array in float64, each element moved by half a unit in the last place of its own dtype, or of one with
+    `most` significant bits."""
     if not isinstance(value, np.ndarray) or value.dtype not in FLOATS:
         return value
     bits = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}[DTYPES[value.dtype]]
+    bits = bits if most is None else min(bits, most)
     signs = 2.0 * rng.integers(0, 2, value.shape, dtype=np.int8) - 1.0
     return np.asarray(value.astype(np.float64) * (1 + signs * 2.0**-bits))
 
