@@ -1,8 +1,9 @@
 """Kills two runs of 200 iterations at 200 points, resumes them after each, and compares them with runs nobody killed.
 
-    python -m bench.crash [--kills 200] [--iterations 200] [--seed 0]
+    python -m bench.crash [--kills 200] [--iterations 200] [--seed 0] [--apart]
 
-The kills are those of tests/crash_harness.py, which says what each of them is; docs/reliability.md has the figures.
+The kills are those of tests/crash_harness.py, which says what each of them is; with --apart half of them are kills of
+the judge and its workers. docs/reliability.md has the figures.
 Exits with 1 when a killed run came to another end, or something was paid for, measured or told twice.
 """
 
@@ -18,8 +19,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = {"builtin": "builtin:autotune", "priced": "a model that costs"}
 FIGURES = {
-    "kills": "SIGKILLs",
-    "power_cuts": "of these with a power cut",
+    "kills": "SIGKILLs of the orchestrator",
+    "judge_kills": "of the judge",
+    "worker_kills": "of a worker",
+    "power_cuts": "of the orchestrator's, with a power cut",
     "attempts": "attempts in the end",
     "lost_evaluations": "evaluations in flight that were lost",
     "lost_calls": "model calls in flight that were lost",
@@ -33,6 +36,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--iterations", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--apart", action="store_true", help="kill judge and workers too")
     reports = crash(**vars(parser.parse_args()))
     print(f"{'':<40}" + "".join(f"{MODELS[model]:>22}" for model in reports))
     for name, words in FIGURES.items():
@@ -42,10 +46,11 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def crash(kills: int, iterations: int, seed: int) -> dict[str, dict[str, int | float | list[str]]]:
+def crash(kills: int, iterations: int, seed: int, apart: bool) -> dict[str, dict[str, int | float | list[str]]]:
     """The harness's report on each model."""
     asked = {"--kills": kills, "--iterations": iterations, "--seed": seed}
     arguments = [str(word) for pair in asked.items() for word in pair]
+    arguments += ["--apart"] if apart else []
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     command = [sys.executable, "-P", str(ROOT / "tests" / "crash_harness.py"), *arguments]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)

@@ -1,12 +1,15 @@
 """Kills a run at random points, by seed, until it comes to its end all the same, and compares it with one that nobody
 killed.
 
-    python -P tests/crash_harness.py --kills 12 --seed 1 --iterations 8
+    python -P tests/crash_harness.py --kills 12 --seed 1 --iterations 8 [--apart]
 
 prints one JSON object. Each kill is SIGKILL, in a third of the cases with what a power cut takes (tests/power_cut.py);
 it comes before a file operation whose number the seed says, so that it falls between any two writes, or after a random
 time. Children are forked, so that a kill costs no start of an interpreter. The executor measures nothing, but writes
 down outside the run folder each evaluation that begins and ends; so does the model for each call.
+
+With --apart the judge and its workers are processes of their own (tests/killed_judge.py), and half of all kills are
+theirs: between any two steps of a job. After each kill of the orchestrator nothing below it may go on.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import killed_judge
 from killed_run import seconds_of
 from power_cut import Flushes, broken_json, cut, leftovers, settle
 from stub_executor import TASK, StubExecutor
@@ -50,6 +54,8 @@ OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.symlink", "os.tr
 POWER_CUTS = 1 / 3
 TIMED = 1 / 5
 """Shares of all kills."""
+ORPHAN_SECONDS = 60.0
+"""Until what goes on is called an orphan."""
 
 
 class Notes:
@@ -124,6 +130,8 @@ class Story:
     iterations: int
     parallel: int = 1
     wall_time: float | None = None
+    apart: bool = False
+    """The judge is a process of its own."""
     run: RunFolder = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,6 +140,7 @@ class Story:
         self.notes = Notes(self.root / "notes")
         self.scratch = self.root / "scratch"
         self.scratch.mkdir()
+        killed_judge.foresee(self.root, [])
 
     def play(self, fatal: int | None = None, flushes: Path | None = None, count: Path | None = None) -> None:
         """In a child: go on with the run to its end, or die before the file operation of that number. count: where to
@@ -142,11 +151,18 @@ class Story:
         registry.LOCAL["builtin"] = self._model
         models = Models.choose("builtin:priced" if self.model == "priced" else None)
         budgets = Budgets(iterations=self.iterations, near_limit=None, patience=None, wall_time=self.wall_time)
-        settings = RunSettings(budgets=budgets, models=models, parallel=self.parallel)
+        settings = RunSettings(budgets=budgets, models=models, parallel=self.parallel, judge_waits=(0.0, 0.0, 0.0))
         operations = _count_operations(self.run.path, fatal)
-        asyncio.run(optimize(TASK, settings, RunFolder(self.run.path), Watched(self.notes), lambda _: None))
+        asyncio.run(self._work(settings))
         if count is not None:
             count.write_text(str(operations()))
+
+    async def _work(self, settings: RunSettings) -> None:
+        executor = killed_judge.executor(self.root) if self.apart else Watched(self.notes)
+        try:
+            await optimize(TASK, settings, RunFolder(self.run.path), executor, lambda _: None)
+        finally:
+            await executor.close()
 
     def _model(self, spec: ModelSpec, seed: int) -> Autotune:
         return Priced(seed, self.notes) if spec.model == "priced" else Autotune(seed)
@@ -202,6 +218,9 @@ class Report:
     """What came of the kills."""
 
     kills: int = 0
+    """Of the orchestrator; of the others:"""
+    judge_kills: int = 0
+    worker_kills: int = 0
     power_cuts: int = 0
     lost_evaluations: int = 0
     """That had begun, perhaps ended, and were not yet written down."""
@@ -211,12 +230,14 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
 
-def crash(root: Path, model: str, kills: int, seed: int, *, iterations: int, parallel: int = 1) -> Report:
+def crash(
+    root: Path, model: str, kills: int, seed: int, *, iterations: int, parallel: int = 1, apart: bool = False
+) -> Report:
     """Kill one run so many times, let it end, and say what is not as it should be."""
     began, random, report = time.monotonic(), Random(seed), Report()
     whole, story = (
-        Story(root / "whole", model, iterations, parallel),
-        Story(root / "killed", model, iterations, parallel),
+        Story(root / "whole", model, iterations, parallel, apart=apart),
+        Story(root / "killed", model, iterations, parallel, apart=apart),
     )
     count = root / "operations"
     status = whole.child(lambda: whole.play(count=count))
@@ -226,15 +247,14 @@ def crash(root: Path, model: str, kills: int, seed: int, *, iterations: int, par
     flushes = root / "flushes"
     settle(story.run.path, flushes)
     operations, took = int(count.read_text()), time.monotonic() - began
-    while report.kills < kills:
-        step = max(2, 3 * operations // (2 * kills))
+    steps = (whole.root / "steps").stat().st_size
+    while report.kills + report.judge_kills + report.worker_kills < kills:
         recorded = story.recorded()
         begun = len(story.notes.lines())
-        if random.random() < TIMED:
-            status = story.child(lambda: story.play(flushes=flushes), seconds=random.uniform(0, took / kills))
-        else:
-            fatal = random.randint(1, step)
-            status = story.child(lambda n=fatal: story.play(fatal=n, flushes=flushes))
+        fates = _fates(random, kills, steps) if apart else []
+        killed_judge.foresee(story.root, [(victim, step) for victim, step in fates])
+        status = _killed(story, random, flushes, max(2, 3 * operations // (2 * kills) * (1 + len(fates))), took / kills)
+        _count_fates(story, fates, report)
         again = recorded & {what for kind, what in story.notes.lines()[begun:] if kind == "begin"}
         if again:
             report.problems.append(f"kill {report.kills}: measured again: {again}")
@@ -250,6 +270,7 @@ def crash(root: Path, model: str, kills: int, seed: int, *, iterations: int, par
             report.power_cuts += 1
             if lost := recorded - story.recorded():
                 report.problems.append(f"kill {report.kills}: the power cut took attempts: {lost}")
+    killed_judge.foresee(story.root, [])
     status = story.child(story.play)
     if status:
         report.problems.append(f"the last process ended with {status}: {_failure(story)}")
@@ -257,6 +278,33 @@ def crash(root: Path, model: str, kills: int, seed: int, *, iterations: int, par
     _compare(story, whole, report)
     report.seconds = time.monotonic() - began
     return report
+
+
+def _killed(story: Story, random: Random, flushes: Path, step: int, seconds: float) -> int:
+    """The wait status of a process that is killed within so many file operations, or at a random time."""
+    if random.random() < TIMED:
+        return story.child(lambda: story.play(flushes=flushes), seconds=random.uniform(0, seconds))
+    fatal = random.randint(1, step)
+    return story.child(lambda: story.play(fatal=fatal, flushes=flushes))
+
+
+def _fates(random: Random, kills: int, steps: int) -> list[tuple[str, int]]:
+    """What befalls judge and workers before the next kill of the orchestrator: one on average."""
+    number = random.choice((0, 1, 1, 2))
+    at = sorted(random.randint(1, max(2, steps // kills)) for _ in range(number))
+    return [(random.choice(("judge", "worker")), step + 10 * i) for i, step in enumerate(at)]
+
+
+def _count_fates(story: Story, fates: list[tuple[str, int]], report: Report) -> None:
+    """Those that came true, and whatever goes on although its orchestrator is gone."""
+    deadline = time.monotonic() + ORPHAN_SECONDS
+    while (left := killed_judge.alive(story.root)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    report.problems += [f"kill {report.kills}: an orphan goes on: {pid}" for pid in left]
+    waiting = len((story.root / "fates").read_text().splitlines())
+    for victim, _ in fates[: len(fates) - waiting]:
+        report.judge_kills += victim == "judge"
+        report.worker_kills += victim == "worker"
 
 
 def _failure(story: Story) -> str:
@@ -273,8 +321,9 @@ def _compare(story: Story, whole: Story, report: Report) -> None:
     begins = sum(kind == "begin" for kind, _ in notes)
     finals = sum(run.final(attempt.id) is not None for attempt in run.attempts())
     report.lost_evaluations = begins - len(run.attempts()) - finals
-    if not 0 <= report.lost_evaluations <= report.kills:
-        report.problems.append(f"{report.lost_evaluations} evaluations were lost in {report.kills} kills")
+    all_kills = report.kills + report.judge_kills + report.worker_kills
+    if not 0 <= report.lost_evaluations <= all_kills:
+        report.problems.append(f"{report.lost_evaluations} evaluations were lost in {all_kills} kills")
     unmeasured = {attempt.kernel_id for attempt in run.attempts()} - ends.keys()
     if unmeasured:
         report.problems.append(f"never measured: {unmeasured}")
@@ -285,6 +334,8 @@ def _compare(story: Story, whole: Story, report: Report) -> None:
     report.problems += [f"left behind: {path}" for path in [*leftovers(run.path), *story.scratch.iterdir()]]
     report.problems += [f"half-written: {path}" for path in broken_json(run.path.rglob("*.json"))]
     report.problems += once(run)
+    if story.apart and not killed_judge.is_free(story.root):
+        report.problems.append("the device is still held")
 
 
 _ONCE = {
@@ -356,6 +407,7 @@ def main() -> int:
     parser.add_argument("--iterations", type=int, default=8)
     parser.add_argument("--models", default="builtin,priced")
     parser.add_argument("--parallel", type=int, default=1)
+    parser.add_argument("--apart", action="store_true", help="judge and workers are processes, and are killed too")
     parser.add_argument("--keep", action="store_true")
     asked = parser.parse_args()
     warm_up()
@@ -370,6 +422,7 @@ def main() -> int:
             seed,
             iterations=asked.iterations,
             parallel=asked.parallel,
+            apart=asked.apart,
         )
     if not asked.keep:
         shutil.rmtree(root)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psutil
 import pytest
@@ -55,7 +55,7 @@ extern "C" void solve(const task::Args& args, void*) {
 Found = TypeVar("Found")
 
 
-def harness(*arguments: str) -> dict[str, dict[str, object]]:
+def harness(*arguments: str) -> dict[str, dict[str, Any]]:
     command = [sys.executable, "-P", str(ROOT / "crash_harness.py"), *arguments]
     done = subprocess.run(command, env=os.environ | ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
@@ -66,6 +66,14 @@ def harness(*arguments: str) -> dict[str, dict[str, object]]:
 def test_a_run_killed_anywhere_comes_to_the_same_end() -> None:
     for report in harness("--kills", "12", "--seed", "7", "--iterations", "5").values():
         assert report["problems"] == [] and report["kills"] == 6 and report["attempts"] == 6
+
+
+@pytest.mark.slow
+def test_a_run_whose_judge_and_workers_are_killed_too_comes_to_the_same_end() -> None:
+    """Orphans, a device that stays held and files that stay behind are problems as well."""
+    (report,) = harness("--kills", "8", "--seed", "3", "--iterations", "4", "--models", "priced", "--apart").values()
+    assert report["problems"] == [] and report["attempts"] == 5
+    assert report["kills"] and report["judge_kills"] + report["worker_kills"], report
 
 
 @pytest.mark.slow
@@ -150,7 +158,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the device's lock may be another's for long
-def test_judge_and_orchestrator_are_killed_and_the_run_ends_as_if_not(
+def test_judge_worker_and_orchestrator_are_killed_and_the_run_ends_as_if_not(
     tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
 ) -> None:
     runs, shared = tmp_path / "runs", set(Path("/dev/shm").iterdir())
@@ -170,6 +178,7 @@ def test_judge_and_orchestrator_are_killed_and_the_run_ends_as_if_not(
     wait_for(lambda: of_kind(child, "tools.service"), child).kill()
     run = wait_for(lambda: told(runs, "attempt_judged"), child)
     assert run.attempt("a0").outcome == "kept", "the job is done again by another judge"
+    wait_for(lambda: of_kind(child, "/worker "), child).kill()
     wait_for(lambda: told(runs, "attempt_judged", 2), child)
     below = psutil.Process(child.pid).children(recursive=True)
     child.send_signal(signal.SIGKILL)
@@ -184,6 +193,7 @@ def test_judge_and_orchestrator_are_killed_and_the_run_ends_as_if_not(
     after = RunFolder(run.path).attempts()
     assert found["iterations"] == 3 and found["reason"] == "iterations" and found["measured"] == "afresh"
     assert after[: len(before)] == before and len({a.kernel_id for a in after}) == len(after) == 4
+    assert all(a.outcome != "unjudged" for a in after), "a kernel whose worker was killed is judged again"
     assert once(RunFolder(run.path)) == [] and leftovers(run.path) == []
     assert list((tmp_path / "tmp").iterdir()) == []
     assert not {
