@@ -1,0 +1,114 @@
+"""What warpsmith itself saw on an H200: live profiles, experiments, machine code and clocks, checked against what they
+must say. Recorded by tests/h200/everything_on_gpu.py; no device is needed."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.clock import Allowance, Clocks, Reading
+from tools.cuda_device import CudaDevice
+from tools.profilers.ncu_classify import CLASSES, classify
+from tools.profilers.ncu_csv import parse_raw
+from tools.profilers.ncu_metrics import read
+
+ROOT = Path(__file__).resolve().parents[1]
+GOLDEN = ROOT / "tests/golden/h200"
+SECTIONS = ("zoo", "experiment", "listing", "clocks")
+COUNTED = {
+    launch.kernel.partition("(")[0]: read(launch.values)[0]
+    for launch in parse_raw(gzip.decompress((GOLDEN / "zoo/zoo_ncu_raw.csv.gz").read_bytes()).decode())
+}
+
+
+def script(name: str) -> Any:
+    """A module of tests/h200, which is no package."""
+    sys.path.insert(0, str(ROOT / "tests/h200"))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.pop(0)
+
+
+def recorded(section: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((GOLDEN / "live" / f"{section}.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_record_names_chip_driver_and_date_and_no_machine(section: str) -> None:
+    record = recorded(section)
+    assert (record["chip"], record["driver"].count(".")) == ("NVIDIA H200", 2)
+    assert record["nvcc"].startswith("nvcc 1") and record["date"].startswith("2026-")
+    text = json.dumps(record)
+    assert not any(private in text for private in ("GPU-", "/tmp", "/root", "/home"))
+
+
+def test_every_kernel_of_the_zoo_was_profiled_live_and_called_what_its_comment_says() -> None:
+    rows, known = recorded("zoo")["zoo"], script("zoo_on_gpu").KNOWN
+    assert list(rows) == [each.name for each in known]
+    for each in known:
+        row = rows[each.name]
+        assert (row["comment"], row["bottleneck"], row["cause"]) == (each.comment, each.bottleneck, each.cause)
+        assert row["evidence"] and row["hot_lines"], each.name
+
+
+@pytest.mark.parametrize("kernel", COUNTED)
+def test_live_figures_lead_to_the_same_class_as_the_recorded_pages(kernel: str) -> None:
+    """Another run of the profiler, in the sandbox and on the kernel alone: what it counted is classified afresh."""
+    row = recorded("zoo")["zoo"][kernel]
+    live = {name: value for name, value in row["figures"].items() if name in COUNTED[kernel]}
+    assert len(live) > 25
+    reading = classify(COUNTED[kernel] | live)
+    assert reading is not None
+    assert reading.cause == row["cause"] and row["bottleneck"] in (CLASSES[reading.cause], "overhead")
+    for name in ("registers", "block_size", "theoretical_occupancy"):  # arrays are smaller than zoo.cu's own
+        assert live[name] == pytest.approx(COUNTED[kernel][name], abs=0.04), name
+
+
+def test_a_metric_that_the_chip_lacks_was_dropped_and_listed() -> None:
+    row = recorded("zoo")["zoo"]["coalesced_copy"]
+    assert row["missing"] == ["no_such__metric.sum: this chip does not have it, or not under this name"]
+    assert row["figures"]["dram__bytes.sum"] == pytest.approx(
+        row["figures"]["dram_read"] + row["figures"]["dram_written"], rel=0.01
+    )
+
+
+def test_programs_answered_or_were_ended_and_the_next_verdict_was_right() -> None:
+    rows, asked = recorded("experiment")["experiment"], script("gpu_programs").PROGRAMS
+    assert list(rows) == list(asked)
+    for name, row in rows.items():
+        assert row["status"] in asked[name].status and asked[name].says in row["stdout"], name
+        assert row["then"] == "accepted", name
+        assert row["free_bytes"]["after"] >= row["free_bytes"]["before"] - (1 << 20), name
+    assert rows["endless_kernel"]["seconds"] < asked["endless_kernel"].seconds + 1
+
+
+def test_machine_code_was_listed_and_counted_for_every_example() -> None:
+    rows = recorded("listing")["listing"]
+    assert set(rows) == {path.parent.name for path in ROOT.glob("examples/*/kernel.cu")}
+    for name, row in rows.items():
+        assert row["sass"]["lines"] > 100 and row["ptx"]["lines"] > 100, name
+        assert all("LDG" in line for line in row["sass"]["first"]) and row["sass"]["loads"] >= len(row["sass"]["first"])
+        assert all("ld.global" in line for line in row["ptx"]["first"])
+        assert row["counted"]["all"] <= row["sass"]["lines"]
+    assert rows["histogram"]["counted"]["atomics"] > 0
+    assert rows["matmul"]["counted"]["shared_accesses"] > 0
+
+
+def test_events_agree_with_the_host_s_clock() -> None:
+    record = recorded("clocks")["clocks"]
+    shares = {row["wanted"]: abs(row["host"] / row["event"] - 1) for row in record["queued"]}
+    assert min(shares) == 2e-05 and max(shares) == 5e-03
+    assert all(share < 0.03 for share in shares.values())
+    readings = tuple(Reading(*pair) for pair in record["judge"]["readings"])
+    clocks = Clocks(readings, tuple(record["judge"]["round_trips"]), CudaDevice.allowance)
+    assert clocks.disagreement() is None
+    late = Clocks(tuple(Reading(r.inner, r.outer + 1e-3) for r in readings), clocks.round_trips, Allowance(coarse=True))
+    assert late.disagreement() is not None
