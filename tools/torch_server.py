@@ -30,6 +30,8 @@ PRELOADED = {
 }
 """What kernels import. Where one is not installed, kernels that need it say so themselves."""
 NEEDED = ("torch",)
+OWN = ("ast", "tools.torch_worker", "tools.torch_builder", "tools.torch_profile", "tools.cuda_memory")
+"""What children use of ours: its files are out of their sight."""
 _CRASHED = 70
 
 
@@ -70,7 +72,7 @@ def _preload(target: str) -> str:
     for name in PRELOADED[target]:
         if name in NEEDED or importlib.util.find_spec(name.partition(".")[0]) is not None:
             importlib.import_module(name)
-    for name in ("tools.torch_worker", "tools.torch_builder", "tools.torch_profile"):
+    for name in OWN:
         importlib.import_module(name)
     importlib.import_module("tools.torch_ops").framework_namespaces()
     torch: Any = importlib.import_module("torch")
