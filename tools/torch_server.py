@@ -111,7 +111,6 @@ def _become(request: dict[str, Any], descriptors: list[int], entering: Any, guar
             os.dup2(descriptors[2], stream)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
-        os.environ.clear()
         os.environ.update(request["environment"])
         words = [word.encode() for word in request["jail"]]
         entering(len(words), (ctypes.c_char_p * (len(words) + 1))(*words, None))
