@@ -1,13 +1,18 @@
-"""What an H200 really did with the examples' CUDA kernels, as recorded by tests/h200/examples_on_gpu.py."""
+"""What an H200 really did: with the examples' CUDA kernels, as recorded by tests/h200/examples_on_gpu.py, and with
+wrong and cheating kernels and their honest twins, as recorded by tests/h200/judge_on_gpu.py."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
+from tools.clock import Allowance, Rows, calls_in_a_row
+from tools.records import Accepted, Rejected
 from tools.tunables import parse_tunables
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,3 +39,101 @@ def test_every_recorded_setting_was_right_and_is_still_declared(record: Any, exa
         assert row["error_share"] <= 1.0
         assert row["settings"].keys() == declared.keys()
         assert all(value in declared[name] for name, value in row["settings"].items())
+
+
+# ------------------------------------------------------------------------------------------------------------- fixtures
+
+KERNELS, GOLDEN = ROOT / "tests/kernels", ROOT / "tests/golden/h200/judge"
+MANIFESTS: dict[str, dict[str, dict[str, Any]]] = {
+    "fixtures": tomllib.loads((KERNELS / "cuda.toml").read_text()),
+    "torch_fixtures": {
+        name: row
+        for name, row in tomllib.loads((KERNELS / "torch.toml").read_text()).items()
+        if row.get("target") != "cpu"
+    },
+}
+ROWS = [(section, name) for section, rows in MANIFESTS.items() for name in rows]
+VERDICT: TypeAdapter[Accepted | Rejected] = TypeAdapter(Accepted | Rejected)
+NO_FASTER = 1.25
+"""How much faster than its honest twin a trick without effect may have been timed."""
+
+
+def recorded_rows(section: str) -> dict[str, Any]:
+    path = GOLDEN / f"{section}.json"
+    if not path.is_file():
+        return {}
+    record = json.loads(path.read_text())
+    assert "H200" in record["chip"] and record["driver"] and record["date"].startswith("20")
+    rows: dict[str, Any] = record[section]
+    return rows
+
+
+def verdict_of(section: str, name: str) -> Accepted | Rejected:
+    rows = recorded_rows(section)
+    if name not in rows:
+        pytest.skip(f"{name} was not judged on an H200 yet")
+    return VERDICT.validate_python(rows[name]["verdict"])
+
+
+@pytest.mark.parametrize(("section", "name"), ROWS)
+def test_every_fixture_got_the_verdict_that_it_deserves_on_the_gpu(section: str, name: str) -> None:
+    wanted, verdict = MANIFESTS[section][name], verdict_of(section, name)
+    if "stage" not in wanted:
+        assert isinstance(verdict, Accepted)
+        return
+    assert isinstance(verdict, Rejected)
+    assert verdict.stage in ([wanted["stage"]] if isinstance(wanted["stage"], str) else wanted["stage"])
+    assert verdict.reason in wanted["reasons"]
+    assert isinstance(verdict_of(section, wanted["twin"]), Accepted)
+
+
+@pytest.mark.parametrize(("section", "name"), [row for row in ROWS if MANIFESTS[row[0]][row[1]].get("harmless")])
+def test_a_trick_without_effect_gained_nothing_on_the_gpu(section: str, name: str) -> None:
+    trick, honest = verdict_of(section, name), verdict_of(section, MANIFESTS[section][name]["twin"])
+    assert isinstance(trick, Accepted) and isinstance(honest, Accepted)
+    for mine, theirs in zip(trick.timings, honest.timings, strict=True):
+        assert theirs.seconds < NO_FASTER * mine.seconds
+
+
+@pytest.mark.parametrize("section", MANIFESTS)
+def test_no_cheat_was_believed_on_the_gpu(section: str) -> None:
+    rows = recorded_rows(section)
+    cheats = [name for name, row in MANIFESTS[section].items() if "stage" in row and name in rows]
+    assert [name for name in cheats if rows[name]["verdict"]["status"] == "accepted"] == []
+
+
+def test_every_native_fixture_is_listed_with_an_honest_twin() -> None:
+    rows = MANIFESTS["fixtures"]
+    assert {path.name for path in KERNELS.glob("cuda_*")} == {row.get("kernel", name) for name, row in rows.items()}
+    for name, row in rows.items():
+        if "stage" in row:
+            assert "stage" not in rows[row["twin"]] and not rows[row["twin"]].get("harmless"), name
+
+
+def test_a_fault_left_no_device_memory_behind() -> None:
+    measured = {name: row["free_bytes"] for name, row in recorded_rows("fixtures").items() if "free_bytes" in row}
+    assert "cuda_illegal_address" in measured
+    for name, free in measured.items():
+        assert free["after"] >= free["before"] - (1 << 20), name
+
+
+INNER = 15e-6
+
+
+@pytest.mark.parametrize(
+    ("held", "free", "words"),
+    [
+        (12e-6, 20e-6, None),
+        (18e-6, 90e-6, None),
+        (34e-6, 40e-6, "in a row take 34.0 us each by"),
+        (14e-6, 160e-6, "in a row take 160.0 us each, launching included"),
+    ],
+)
+def test_a_row_of_calls_shows_work_that_events_do_not_see(held: float, free: float, words: str | None) -> None:
+    why = Rows(200, held, free).disagreement(INNER, Allowance(coarse=True, slack=250e-6))
+    assert why is None if words is None else words in (why or "")
+
+
+@pytest.mark.parametrize(("inner", "calls"), [(5e-6, 200), (100e-6, 50), (2e-3, 0), (0.0, 200)])
+def test_rows_are_as_long_as_they_have_to_be(inner: float, calls: int) -> None:
+    assert calls_in_a_row(inner) == calls
