@@ -209,9 +209,12 @@ def _rms_of_all(array: NDArray[Any]) -> float:
     flat = array.reshape(-1)
     total = 0.0
     for start in range(0, flat.size, BLOCK):
-        part = flat[start : start + BLOCK].astype(np.float64)
-        part = part[np.isfinite(part)]
-        total += float(np.sum(np.square(part)))
+        part = flat[start : start + BLOCK].astype(np.float64, copy=False)
+        squares = float(np.dot(part, part))
+        if not math.isfinite(squares):
+            part = part[np.isfinite(part)]
+            squares = float(np.dot(part, part))
+        total += squares
     return math.sqrt(total / flat.size) if math.isfinite(total) else 0.0
 
 

@@ -42,7 +42,8 @@ class Backend(Protocol):
     def figure(self, name: str, inputs: Inputs) -> float | None: ...
     def model(self, workload: int) -> tuple[object, list[tuple[str | None, object]], dict[str, str]] | None: ...
     def near(self, workload: int, inputs: Inputs) -> NearExpected | None: ...
-    def noise(self, workload: int, inputs: Inputs) -> Outputs | None: ...
+    def noise(self, workload: int, inputs: Inputs, bits: int | None) -> Outputs | None: ...
+    def transformed(self, name: str, array: Array, rng: np.random.Generator, *, signed: bool) -> Array | None: ...
     def forget(self) -> None: ...
 
 
@@ -81,7 +82,7 @@ class Reference:
         if distribution != "given":
             rng = np.random.default_rng([rng_seed, DISTRIBUTIONS.index(distribution)])
             inputs = {
-                name: transform(distribution, value, rng, signed=self._signed[distribution])
+                name: self._redistributed(distribution, value, rng)
                 if isinstance(value, np.ndarray) and name not in self._backend.fixed
                 else value
                 for name, value in inputs.items()
@@ -89,6 +90,11 @@ class Reference:
         if workload < len(self._signatures) and _described(inputs) != self._signatures[workload].inputs:
             raise TaskError("shapes", "The inputs' shapes or dtypes change with the seed", "Draw only their values.")
         return inputs
+
+    def _redistributed(self, distribution: str, array: Array, rng: np.random.Generator) -> Array:
+        signed = self._signed[distribution]
+        moved = self._backend.transformed(distribution, array, rng, signed=signed)
+        return transform(distribution, array, rng, signed=signed) if moved is None else moved
 
     def baseline(self, workload: int, inputs: Inputs) -> Outputs:
         """The reference in its own dtypes. It can't change `inputs`: arrays are lent read-only or as copies."""
@@ -128,8 +134,6 @@ class Reference:
         For `numerics.compare(noise=...)`: it keeps results of heavy cancellation from failing correct kernels. Costs
         one more oracle run, or two without `oracle`, its value at `inputs`; another one where the policy is loose.
         """
-        if self._has_oracle and (near := self._backend.noise(workload, inputs)) is not None:
-            return near
         exact = self.oracle(workload, inputs) if oracle is None else oracle
         if exact is None:
             return None
@@ -141,6 +145,9 @@ class Reference:
         return {name: np.maximum(value, POLICY_NOISE * allowed[name]) for name, value in found.items()}
 
     def _moved(self, workload: int, inputs: Inputs, exact: Outputs, bits: int | None) -> Outputs:
+        near = self._backend.noise(workload, inputs, bits)
+        if near is not None:
+            return near
         rng = np.random.default_rng(0)
         moved = self.oracle(workload, {name: _jittered(value, rng, bits) for name, value in inputs.items()})
         assert moved is not None
@@ -242,6 +249,9 @@ class Reference:
         try:
             inputs = self.draw(self.smallest, seed, distribution)
             with np.errstate(all="ignore"):
+                near = self.near(self.smallest, inputs)
+                if near is not None:
+                    return near.finite()
                 outputs = [self.baseline(self.smallest, inputs), self.oracle(self.smallest, inputs) or {}]
         except TaskError as error:
             if error.fault == "too_large":

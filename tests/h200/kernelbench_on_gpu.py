@@ -18,7 +18,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -264,22 +263,27 @@ def measure(checkout: Path, files: list[File], out: Path, parts: int) -> bool:
     }
     record["baseline_seconds"] = time.perf_counter() - begin
     print(f"-- baselines {record['baseline_seconds']:.1f}s", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        running = [
-            subprocess.Popen(
-                [sys.executable, "-P", __file__, str(checkout), "--part", str(Path(folder, f"{part}.json")), "--files"]
-                + [file.path for file in files[part::parts]]
-            )
-            for part in range(min(parts, len(files)))
-        ]
-        for process in running:
-            process.wait()
-        found = [row for path in sorted(Path(folder).glob("*.json")) for row in json.loads(path.read_text())]
-    order = [file.path for file in files]
+    (out / "kernelbench_head.json").write_text(json.dumps(record, indent=1) + "\n")
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-P", __file__, str(checkout), "--part", str(out / f"kernelbench_part{part}.json")]
+            + ["--files", *(file.path for file in files[part::parts])]
+        )
+        for part in range(min(parts, len(files)))
+    ]
+    for process in running:
+        process.wait()
+    rows = merged(out, [file.path for file in files])["files"]
+    return len(rows) == len(files) and all(row["as_expected"] for row in rows)
+
+
+def merged(out: Path, order: list[str]) -> Report:
+    """Put what the parts have written beside each other, also when not all of them came to their end."""
+    record: Report = json.loads((out / "kernelbench_head.json").read_text())
+    found = [row for path in sorted(out.glob("kernelbench_part*.json")) for row in json.loads(path.read_text())]
     record["files"] = sorted(found, key=lambda row: order.index(row["file"]))
-    record["seconds"] = time.perf_counter() - begin
     (out / "kernelbench.json").write_text(json.dumps(record, indent=1) + "\n")
-    return len(found) == len(files) and all(row["as_expected"] for row in found)
+    return record
 
 
 def baselines(checkout: Path, files: list[File]) -> Report:
@@ -338,12 +342,16 @@ def main() -> None:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--files", nargs="*", default=[], help="only those whose path holds one of these")
     parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("--parts", type=int, default=4, help="processes that judge")
+    parser.add_argument("--parts", type=int, default=3, help="processes that judge")
+    parser.add_argument("--merge", type=Path, help="only merge what a run that was cut short left in this folder")
     parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     checkout = given.checkout / "KernelBench" if (given.checkout / "KernelBench").is_dir() else given.checkout
     files = [file for file in FILES if not given.files or any(part in file.path for part in given.files)]
     os.environ.setdefault("WARPSMITH_COMPILE_SECONDS", COMPILE_SECONDS)
+    if given.merge is not None:
+        merged(given.merge, [file.path for file in FILES])
+        return
     if given.part is not None:
         judge_part(checkout, files, given.part)
         return

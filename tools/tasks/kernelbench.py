@@ -19,6 +19,7 @@ import numpy as np
 
 from tools.errors import TaskError
 from tools.task import TaskSource
+from tools.tasks.torch_distributions import transformed
 from tools.tasks.torch_reference import NearExpected, Place, jittered, torch_place
 from tools.tasks.user_code import load_module, require_memory, user_call
 from tools.tasks.values import (
@@ -101,13 +102,16 @@ class KernelBenchBackend:
             return None
         return NearExpected(self.place, own, oracle)
 
-    def noise(self, workload: int, inputs: Inputs) -> Outputs | None:
-        """As `Reference.noise`, computed on the GPU; None where that has no part in it."""
+    def noise(self, workload: int, inputs: Inputs, bits: int | None) -> Outputs | None:
+        """How far the oracle's outputs move (see `Reference.noise`) when inputs are rounded to so many bits, or to their
+        own dtype's, computed on the GPU; None where that has no part in it."""
         if not self.on_gpu:
             return None
         exact = self._forwarded(workload, inputs, self._tensors(inputs, wide=True))
         generator = self._torch.Generator(device=self.place.device).manual_seed(0)
-        moved_inputs = {name: jittered(self._torch, v, generator) for name, v in self._tensors(inputs).items()}
+        moved_inputs = {
+            name: jittered(self._torch, value, generator, bits) for name, value in self._tensors(inputs).items()
+        }
         moved = self._forwarded(workload, inputs, moved_inputs)
         return {
             name: self.place.array((moved[name] - value).nan_to_num().abs())
@@ -115,6 +119,10 @@ class KernelBenchBackend:
             else np.zeros(tuple(value.shape), np.float64)
             for name, value in exact.items()
         }
+
+    def transformed(self, name: str, array: Array, rng: np.random.Generator, *, signed: bool) -> Array | None:
+        """`array` moved to a distribution on the GPU; None where the host does it."""
+        return transformed(self.place, name, array, rng, signed=signed)
 
     def forget(self) -> None:
         """Give back device memory that is no longer used."""

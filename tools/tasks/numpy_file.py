@@ -12,7 +12,7 @@ from tools.errors import TaskError
 from tools.task import TaskSource
 from tools.tasks.source_text import parameter_names, parse
 from tools.tasks.user_code import load_module, user_call
-from tools.tasks.values import Inputs, Outputs, Value, as_array, named_outputs, widened
+from tools.tasks.values import Array, Inputs, Outputs, Value, as_array, named_outputs, widened
 
 
 class NumpyBackend:
@@ -57,7 +57,10 @@ class NumpyBackend:
     def near(self, workload: int, inputs: Inputs) -> None:
         """None: NumPy computes on the host."""
 
-    def noise(self, workload: int, inputs: Inputs) -> None:
+    def noise(self, workload: int, inputs: Inputs, bits: int | None) -> None:
+        """None: NumPy computes on the host."""
+
+    def transformed(self, name: str, array: Array, rng: np.random.Generator, *, signed: bool) -> None:
         """None: NumPy computes on the host."""
 
     def forget(self) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from tools.errors import TaskError
 from tools.numerics import QUIET, Slices, granted
 from tools.records import Policy
-from tools.tasks.values import BFLOAT16, Array, Value, as_array
+from tools.tasks.values import BFLOAT16, DTYPES, Array, Value, as_array
 
 _ROWS = 1 << 24
 """Elements that are compared at a time, so that temporaries stay small beside the arrays."""
@@ -49,11 +49,12 @@ class Place:
         """A tensor as an array with memory of its own; anything else as it is."""
         if not isinstance(value, self.torch.Tensor):
             return value
-        dense = value.detach().contiguous()
-        host = dense.cpu()
+        host = value.detach().contiguous().cpu()
         if host.dtype == self.torch.bfloat16:
             return host.view(self.torch.int16).numpy().view(BFLOAT16).copy()
-        return as_array(host.numpy(), where)
+        array = host.numpy()
+        own = value.device.type != "cpu" and array.dtype in DTYPES
+        return array if own else as_array(array, where)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -68,7 +69,7 @@ class Place:
     def seeded(self, seed: int) -> Iterator[None]:
         """Seed torch, NumPy's global generator and `random` within, and leave their states as they were."""
         numpy_state, python_state = np.random.get_state(), random.getstate()
-        with self.torch.random.fork_rng(devices=[0] if self.on_gpu else []), self.entered():
+        with self.torch.random.fork_rng(devices=[0] if self.device == "cuda" else []), self.entered():
             self.torch.manual_seed(seed)
             np.random.seed(seed % 2**32)
             random.seed(seed)
@@ -114,6 +115,11 @@ class NearExpected:
         self._place = place
         self._own = dict(own)
         self._oracle = dict(oracle)
+
+    def finite(self) -> bool:
+        """Whether no floating value is a NaN or an infinity."""
+        floats = [v for v in (*self._own.values(), *self._oracle.values()) if v.is_floating_point()]
+        return all(bool(self._place.torch.isfinite(value).all()) for value in floats)
 
     def worst(self, actual: Mapping[str, Array], policy: Policy) -> float | None:
         """Largest error as a fraction of its tolerance, where every output is within what is granted in any case;
@@ -170,11 +176,12 @@ def share_of_floor(torch: Any, actual: Any, oracle: Any, length: int, floor: flo
     return worst
 
 
-def jittered(torch: Any, tensor: Any, generator: Any) -> Any:
-    """A floating tensor in float64, each element moved by half a unit in the last place of its own dtype."""
+def jittered(torch: Any, tensor: Any, generator: Any, bits: int | None) -> Any:
+    """A floating tensor in float64, each element moved by half a unit in the last place of its own dtype, or of one
+    with so many bits if that has fewer."""
     if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
         return tensor
-    rounding = float(torch.finfo(tensor.dtype).eps) / 2
+    rounding = max(float(torch.finfo(tensor.dtype).eps) / 2, 0.0 if bits is None else 2.0**-bits)
     signs = torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device, dtype=torch.int8)
     return tensor.double() * (1 + (signs.double() * 2 - 1) * rounding)
 
