@@ -31,7 +31,7 @@ from tools.torch_load import ENTRY, MADE, SOURCES
 from tools.torch_making import Outcome, made
 from tools.torch_process import REASONS, Home
 
-FORMAT = "1"  # of the cached folders; raise it when their content changes
+FORMAT = "2"  # of the cached folders; raise it when their content changes
 _PATH_PART = re.compile(r"\w[\w.+-]*")
 _VALUE = re.compile(r"[\w.+-]+")
 BYPASSES = re.compile(
@@ -63,7 +63,8 @@ def build_torch(
         for path, text in with_defines(kernel).items():
             (folder / SOURCES / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / SOURCES / path).write_text(text)
-        (folder / MADE).mkdir()
+        for name in ("triton", "cupy"):
+            (folder / MADE / name).mkdir(parents=True)
         fresh.append(_built(kernel, folder, plans, (home, architecture), libraries))
         _move_references(folder, entry_of("torch", identity))
         (folder / "build.json").write_text(fresh[0].model_dump_json())

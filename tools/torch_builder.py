@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from tools.torch_load import SOURCES, load_module, make_model, place_extensions, refuse_compilers, told
+from tools.torch_load import SOURCES, load_module, make_model, place_caches, place_extensions, refuse_compilers, told
 
 
 def serve(descriptors: list[int], guard: str) -> None:
@@ -30,6 +30,7 @@ def serve(descriptors: list[int], guard: str) -> None:
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(1)
     place_extensions(folder, build=True)
+    place_caches()
     refuse_compilers(folder)
     os.chdir(folder / SOURCES)
     try:

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from tools.cache import native_binary
+from tools.cache import cache_dir, native_binary
 from tools.cuda_process import device_files, driver_environment
 from tools.errors import InfrastructureError
 from tools.records import TargetName
@@ -194,6 +194,7 @@ def server_environment(target: TargetName, uuid: str | None) -> dict[str, str]:
     if target == "cuda":
         root = str(find_toolkit().root)
         environment |= {"CUDA_HOME": root, "CUDA_PATH": root, **(driver_environment(uuid) if uuid else {})}
+        environment["CUPY_CACHE_DIR"] = str(cache_dir() / "cupy")  # CuPy makes one as it is imported
         environment["CUDA_MODULE_LOADING"] = "LAZY"  # there are gigabytes of kernels in PyTorch's libraries
     return environment
 

@@ -6,10 +6,12 @@ Runs in a confined child of `tools.torch_server`, on the side that nobody trusts
 from __future__ import annotations
 
 import ast
+import errno
 import importlib
 import importlib.util
 import inspect
 import itertools
+import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -95,6 +97,13 @@ def place_extensions(folder: Path, *, build: bool) -> None:
     cpp.load, cpp.load_inline = placed(cpp.load), placed(cpp.load_inline)
 
 
+def place_caches() -> None:
+    """Have CuPy keep what it compiles where the environment now says: it was imported before."""
+    compiler: Any = sys.modules.get("cupy.cuda.compiler")
+    if hasattr(compiler, "_set_kernel_cache_backend"):
+        compiler._set_kernel_cache_backend(compiler._DiskKernelCacheBackend(os.environ["CUPY_CACHE_DIR"]))
+
+
 def refuse_compilers(folder: Path) -> None:
     """Have the framework's own compilers say at once what they are."""
     torch: Any = importlib.import_module("torch")
@@ -127,6 +136,9 @@ def told(error: BaseException, folder: Path) -> dict[str, Any]:
         return {"reason": "exited", "message": f"exited instead of returning{where}", "file": file, "line": line}
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "alloc_cpu.cpp" in str(error):
         return {"reason": "out_of_memory", "message": f"asked for more memory than there is: {what}{where}"}
+    if isinstance(error, OSError) and (error.errno == errno.EROFS or "temporary directory" in str(error)):
+        message = f"wrote a file, or compiled what it had not when it was built: {what}{where}"
+        return {"reason": "crashed", "message": message, "file": file, "line": line}
     if isinstance(error, PermissionError):
         reason, message = "forbidden_syscall", f"reached for what a kernel may not: {what}{where}"
         return {"reason": reason, "message": message, "file": file, "line": line}

@@ -10,6 +10,7 @@ The end of CONTROL ends it, and its death ends its children.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -32,6 +33,12 @@ PRELOADED = {
 NEEDED = ("torch",)
 OWN = ("ast", "tools.torch_worker", "tools.torch_builder", "tools.torch_profile", "tools.cuda_memory")
 """What children use of ours: its files are out of their sight."""
+LEARNT: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+    ("triton.runtime.build", "platform_key", ()),
+    ("triton.runtime.cache", "triton_key", ()),
+    *(("triton.backends.nvidia.compiler", "get_ptxas_version", (each,)) for each in (80, 86, 89, 90)),
+)
+"""What Triton asks once a process."""
 _CRASHED = 70
 
 
@@ -83,14 +90,9 @@ def _preload(target: str) -> str:
 
 def _warm_triton() -> None:
     """Have Triton remember what it learns by starting programs, which a worker can't: its keys depend on it."""
-    compiler: Any = importlib.import_module("triton.backends.nvidia.compiler")
-    try:
-        importlib.import_module("triton.compiler.compiler").triton_key()
-        importlib.import_module("triton.runtime.build").platform_key()
-        for architecture in (80, 86, 89, 90):
-            compiler.get_ptxas_version(architecture)
-    except Exception:  # noqa: BLE001 - another version of Triton: its kernels then say what they lack
-        return
+    for module, function, arguments in LEARNT:
+        with contextlib.suppress(Exception):  # another version of Triton: its kernels then say what they lack
+            getattr(importlib.import_module(module), function)(*arguments)
 
 
 def _status(pid: int) -> int | None:

@@ -28,6 +28,7 @@ from tools.torch_load import (
     SOURCES,
     load_module,
     make_model,
+    place_caches,
     place_extensions,
     refuse_compilers,
     told,
@@ -147,6 +148,8 @@ class Worker:
         follow_threads(self._mode)
         refuse_compilers(self._folder)
         place_extensions(self._folder, build=False)
+        if self._purpose != "nothing":
+            place_caches()
         if self._purpose == "nothing":
             module: Any = _Nothing(self._torch, self._memory.name)
         else:
