@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Final
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from app.exits import DONE
+from app.interrupts import raise_on_ctrl_c
 from app.serve.catalog import Catalog
 from app.serve.site import Site, build
 from memory.lesson_store import LessonStore, default_path
@@ -32,27 +34,35 @@ def serve(
     """Serve the runs under `runs` on `host`:`port` (0: a free one) until a signal ends it. Further host `names` are
     taken for ours. Raises WarpsmithError when the port can't be had, or the token of the environment is too short."""
     token = _token()
-    listener = _listen(host, port)
+    listener = listen(host, port)
     address, bound = listener.getsockname()[:2]
     site = Site(Catalog(runs), LessonStore(lessons or default_path()))
-    config = uvicorn.Config(
-        build(site, token, names, bound),
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        ws="none",
-        http="h11",
-        loop="asyncio",
-        limit_concurrency=256,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=0,
-    )
+    server = server_of(build(site, token, names, bound))
     _announce(f"http://{_written(address)}:{bound}/?token={token}", runs, address, as_json)
+    raise_on_ctrl_c()
     with suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
     return DONE
+
+
+def server_of(app: ASGIApp) -> uvicorn.Server:
+    """A server that says nothing and, once it is to end, waits for no stream that is open."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ws="none",
+            http="h11",
+            loop="asyncio",
+            limit_concurrency=256,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=0,
+        )
+    )
 
 
 def _announce(url: str, runs: Path, address: str, as_json: bool) -> None:
@@ -76,12 +86,14 @@ def _token() -> str:
     return given
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections. Raises WarpsmithError when the address can't be had."""
     try:
         (family, kind, protocol, _, where), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(where)
+        listener.listen()  # so that who reads the address can use it at once
     except OSError as error:
         advice = "Give another with --port; 0 takes a free one." if port else "Check --host."
         raise WarpsmithError(f"can't serve on {host}:{port}: {error.strerror or error}", advice) from error
