@@ -6,6 +6,7 @@ A dozen of those beside tests/kernels/torch.toml; all of them are judged on a GP
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 
 import pytest
@@ -70,3 +71,11 @@ def test_verdict_is_the_one_that_it_deserves(name: str, judges: dict[str, Judge]
         stages = [wanted["stage"]] if isinstance(wanted["stage"], str) else wanted["stage"]
         expected = {f"{stage}:{reason}" for stage in stages for reason in wanted["reasons"]}
         assert outcome(verdict) in expected, explain(verdict)
+
+
+def test_the_page_on_cheating_names_every_row_and_every_fixture() -> None:
+    text = (FOLDER.parents[2] / "docs/cheating.md").read_text(encoding="utf-8")
+    native = tomllib.loads((FOLDER.parent / "cuda.toml").read_text(encoding="utf-8"))
+    assert [row for row in CATALOGUE if f"\n| {row} |" not in text] == []
+    assert [name for name in native if f"`{name.removeprefix('cuda_')}`" not in text] == []
+    assert [name for name in MANIFEST if f"`{name}`" not in text] == []
