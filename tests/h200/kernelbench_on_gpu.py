@@ -264,13 +264,13 @@ def measure(checkout: Path, files: list[File], out: Path, parts: int) -> bool:
     record["baseline_seconds"] = time.perf_counter() - begin
     print(f"-- baselines {record['baseline_seconds']:.1f}s", flush=True)
     (out / "kernelbench_head.json").write_text(json.dumps(record, indent=1) + "\n")
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-P", __file__, str(checkout), "--part", str(out / f"kernelbench_part{part}.json")]
-            + ["--files", *(file.path for file in files[part::parts])]
+    running = []
+    for part in range(min(parts, len(files))):
+        own = [file.path for file in files[part::parts]]
+        path = out / f"kernelbench_part{part}.json"
+        running.append(
+            subprocess.Popen([sys.executable, "-P", __file__, str(checkout), "--part", str(path), "--files", *own])
         )
-        for part in range(min(parts, len(files)))
-    ]
     for process in running:
         process.wait()
     rows = merged(out, [file.path for file in files])["files"]

@@ -103,8 +103,8 @@ class KernelBenchBackend:
         return NearExpected(self.place, own, oracle)
 
     def noise(self, workload: int, inputs: Inputs, bits: int | None) -> Outputs | None:
-        """How far the oracle's outputs move (see `Reference.noise`) when inputs are rounded to so many bits, or to their
-        own dtype's, computed on the GPU; None where that has no part in it."""
+        """How far the oracle's outputs move (see `Reference.noise`) when inputs are rounded to so many bits, or to
+        those of their dtype, computed on the GPU; None where that has no part in it."""
         if not self.on_gpu:
             return None
         exact = self._forwarded(workload, inputs, self._tensors(inputs, wide=True))
