@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from app import cli_batch, cli_lessons, cli_models, cli_pages, cli_resume, export, logs
+from app import cli_batch, cli_lessons, cli_models, cli_pages, cli_resume, cli_steer, export, logs
 from app.exits import EXIT_CODES, guarded
 from app.options import (
     Analyst,
@@ -280,6 +280,7 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
 
 
 app.add_typer(cli_resume.app)
+app.add_typer(cli_steer.app)
 app.add_typer(cli_batch.app)
 app.add_typer(cli_pages.app)
 app.add_typer(cli_models.app, name="models")

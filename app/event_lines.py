@@ -10,6 +10,7 @@ from agents.events import Event
 from agents.limits import BUDGET_WORDS, STOP_WORDS
 from app.plain import one_line
 from app.quantities import duration, figure, money, percent, span, tokens
+from app.steer_words import in_words
 
 Fields = dict[str, JsonValue]
 
@@ -125,6 +126,16 @@ def _said(f: Fields) -> str:
     return f" ({message})" if message else ""
 
 
+def _object(value: JsonValue) -> Fields:
+    return value if isinstance(value, dict) else {}
+
+
+def _waits_line(f: Fields) -> str:
+    plan = f.get("hypotheses")
+    changes = [str(_object(item).get("change")) for item in (plan if isinstance(plan, list) else [])]
+    return f"the plan of iteration {f.get('iteration')} waits for your word: {'; '.join(changes)}"
+
+
 def _opened_line(f: Fields) -> str:
     return "; ".join([f"task opened in {span(number(f, 'seconds'))}", *workloads(f)])
 
@@ -173,5 +184,9 @@ _LINES: dict[str, Callable[[Fields], str]] = {
     "model_changed": _changed_line,
     "model_corrected": _corrected_line,
     "stopping": lambda f: f"stopping: {stop_reason(f)}",
+    "steered": lambda f: f"you: {in_words(str(f.get('action')), _object(f.get('about')))}",
+    "steer_refused": lambda f: f"you: {f.get('action')} was refused: {f.get('message')}",
+    "answered": lambda f: f"you asked: {f.get('question')} {f.get('by')}: {f.get('answer')}",
+    "plan_waits": _waits_line,
     "run_failed": lambda f: f"the run failed: {f.get('message', f.get('error', ''))}",
 }

@@ -24,6 +24,8 @@ from agents.outcome import RunBroken
 from agents.pausing import forget
 from agents.secrets import Scrubber
 from agents.settings import ROLES, Budgets, Models, RunSettings
+from agents.steering_fork import successor_of
+from agents.wishes import Wishes
 from app.bill import bill_of
 from app.changes import as_told
 from app.configuration import Asked, Configuration, Sourced, configure, require_usable
@@ -79,10 +81,23 @@ class Request:
     """Where checkpoints are kept: an address of PostgreSQL, None for the run folder."""
     otel: str | None = None
     """Where traces go; empty for the usual address, None for nowhere unless the environment says where."""
+    approve: bool = False
+    """Each plan waits for a person's word."""
 
 
-def optimize_task(request: Request, as_json: bool) -> int:
-    """Run to an end and return the exit code. Raises TaskError, KernelError, InfrastructureError, RunFolderError."""
+@dataclass(frozen=True)
+class Prepared:
+    """What was asked for, read and resolved; nothing is written yet."""
+
+    task: TaskSource
+    settings: RunSettings
+    executor: Executor
+    configuration: Configuration
+    config: dict[str, JsonValue]
+
+
+def prepared(request: Request) -> Prepared:
+    """Raises TaskError, KernelError, WarpsmithError."""
     task = task_at(request.task, request.settings)
     if request.start is not None:
         kernel = kernel_at(request.start)
@@ -92,19 +107,28 @@ def optimize_task(request: Request, as_json: bool) -> int:
     require_usable(configuration)
     settings = run_settings(request, configuration)
     executor = judged_at(request.executor, configuration)
-    config = _config(request, task, settings, configuration)
-    run = RunFolder.create(request.runs, task.name, config)
+    return Prepared(task, settings, executor, configuration, _config(request, task, settings, configuration))
+
+
+def optimize_task(request: Request, as_json: bool, progress: Progress | None = None) -> int:
+    """Run to an end and return the exit code. progress: how it is shown, otherwise than usual.
+
+    Raises TaskError, KernelError, InfrastructureError, RunFolderError.
+    """
+    asked = prepared(request)
+    run = RunFolder.create(request.runs, asked.task.name, asked.config)
     try:
         return carry_out(
-            task,
-            settings,
+            asked.task,
+            asked.settings,
             run,
-            executor,
-            configuration=configuration,
+            asked.executor,
+            configuration=asked.configuration,
             as_json=as_json,
             state=request.state,
             hints=request.hints,
             otel=request.otel,
+            progress=progress,
         )
     except WarpsmithError:
         if not run.has_attempts():
@@ -130,6 +154,7 @@ def carry_out(
     changes: dict[str, JsonValue] | None = None,
     hints: Sequence[str] = (),
     otel: str | None = None,
+    progress: Progress | None = None,
 ) -> int:
     """Drive a run that begins or goes on, show how it does, and return the exit code.
 
@@ -143,7 +168,9 @@ def carry_out(
     told = run.events()
     for text in hints:
         run.add_hint(text, 1 + max((int(str(line["iteration"])) for line in told if line["event"] == BEGUN), default=0))
-    progress = progress_for(console, settings.budgets.wall_time, bill_of(told))
+    progress = progress or progress_for(console, settings.budgets.wall_time, bill_of(told))
+    if Wishes.of(told).paused:
+        console.print(f"paused    `warpsmith steer {run.id} resume` goes on", markup=False, highlight=False)
 
     def warn(text: str) -> None:
         console.print(f"warning: {one_line(text)}", markup=False, highlight=False, soft_wrap=True)
@@ -170,7 +197,18 @@ def carry_out(
         if isinstance(error, RunBroken) and (report := _report(run)) is not None:
             console.print(f"report    {report}", markup=False, highlight=False, soft_wrap=True)
         raise
-    return _finish(run, console, as_json, stopped)
+    code = finish(run, console, as_json, stopped)
+    return code if (fork := successor_of(run)) is None or stopped is not None else _go_on_as(fork, console, as_json)
+
+
+def _go_on_as(fork: RunFolder, console: Console, as_json: bool) -> int:
+    """The same process goes on with the run that another policy made."""
+    from app.resume import Request as Resumption
+    from app.resume import resume_run
+
+    console.print(f"goes on   as {fork.id}, under another numerics policy", markup=False, highlight=False)
+    command = ("warpsmith", "resume", fork.id)
+    return resume_run(Resumption(str(fork.path), fork.path.parent, Asked(), command), as_json)
 
 
 def run_settings(request: Request, configuration: Configuration) -> RunSettings:
@@ -183,6 +221,7 @@ def run_settings(request: Request, configuration: Configuration) -> RunSettings:
             fallback={role: choice.fallback.value for role, choice in configuration.roles.items()},
         ),
         parallel=request.parallel,
+        approve=request.approve,
         documents=tuple(str(documents_at(path)) for path in request.docs),
         lessons=lessons_at(request.lessons),
         seed=request.seed,
@@ -292,8 +331,8 @@ def _report(run: RunFolder) -> Path | None:
         return None
 
 
-def _finish(run: RunFolder, console: Console, as_json: bool, stopped: int | None) -> int:
-    """Report and table."""
+def finish(run: RunFolder, console: Console, as_json: bool, stopped: int | None) -> int:
+    """Report and table of a run that ended, or that a signal of this number stopped; the exit code."""
     run = RunFolder(run.path)
     summary = summarize(run)
     report = _report(run)

@@ -24,6 +24,7 @@ from agents.state import Hypothesis
 from agents.thread import Opening
 from agents.told import Told
 from agents.toolbox import Toolbox
+from agents.wishes import Wishes
 from memory.ledger import Outcome
 from memory.runs import Attempt, RunFolder
 from memory.tokens import COUNTER, Corrected
@@ -94,6 +95,7 @@ class Story:
             run=self.run,
             attempts=Attempts(TASK, None, self.run, None),  # type: ignore[arg-type]
             lessons=SimpleNamespace(text="Lessons\n\n- 1: wide loads help"),
+            steering=SimpleNamespace(wishes=Wishes()),
         )
         asked = hypothesis("another change", parent) if role == "coder" else None
         return SimpleNamespace(

@@ -1,0 +1,125 @@
+"""What is shown over the panes: a line to write an action, a question with two answers, and the help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Label, Static
+
+from app.session.lines import Lines, clean
+from app.steer_words import USAGES
+
+_FRAME: Final = """
+{name} {{ align: center middle; background: $background 60%; }}
+{name} > Vertical {{
+    width: {width}; max-width: 96%; height: auto; max-height: 90%;
+    border: round $accent; background: $background; padding: 0 1;
+}}
+"""
+
+
+class Write(ModalScreen[str | None]):
+    """One line of text, begun already. Dismissed with what was written, or None."""
+
+    DEFAULT_CSS = _FRAME.format(name="Write", width=76)
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "leave it")]
+
+    def __init__(self, title: str, begun: str = "", note: str = "") -> None:
+        super().__init__()
+        self._title, self._begun, self._note = title, begun, note
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Label(Text(self._title, style="bold"))
+            yield Input(value=self._begun, select_on_focus=False, id="line")
+            yield Static(Text(self._note, style="dim"), id="note")
+            yield Label(Text("enter does it, escape leaves it", style="dim"))
+
+    def on_mount(self) -> None:
+        self.query_one(Input).cursor_position = len(self._begun)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+class WriteAction(Write):
+    """An action as `warpsmith steer` takes it; shows how it is written."""
+
+    def __init__(self, begun: str = "") -> None:
+        super().__init__("What shall be done?", begun, usage_of(begun))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.query_one("#note", Static).update(Text(usage_of(event.value), style="dim"))
+
+
+def usage_of(begun: str) -> str:
+    """How what was begun is written, or what there is."""
+    name = begun.split(" ", 1)[0]
+    usage = USAGES.get(name)
+    if usage is not None:
+        return f"{usage.form}: {usage.help}"
+    near = [known for known in USAGES if known.startswith(name)] or list(USAGES)
+    return " ".join(near)
+
+
+class Sure(ModalScreen[bool]):
+    """Yes or no."""
+
+    DEFAULT_CSS = _FRAME.format(name="Sure", width=64)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,enter", "answer(True)", "yes"),
+        Binding("n,escape", "answer(False)", "no"),
+    ]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Label(Text(clean(self._question, 600)))
+            yield Label(Text("y yes   n no", style="bold"))
+
+    def action_answer(self, yes: bool) -> None:
+        self.dismiss(yes)
+
+
+class Help(ModalScreen[None]):
+    """All keys and all actions."""
+
+    DEFAULT_CSS = _FRAME.format(name="Help", width=84) + "Help > Vertical { height: 90%; } Help Lines { height: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter", "leave", "back")]
+
+    def __init__(self, keys: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
+        super().__init__()
+        self._keys = keys
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Lines(id="help-body")
+            yield Label(Text("escape goes back, arrows scroll", style="dim"))
+
+    def on_mount(self) -> None:
+        lines: list[Text] = []
+        for title, keys in self._keys:
+            lines.append(Text(title, style="bold"))
+            lines += [Text.assemble(("  " + f"{key:<8}", "bold cyan"), words) for key, words in keys]
+            lines.append(Text())
+        lines.append(Text("Actions, after a colon here or in `warpsmith steer RUN …`", style="bold"))
+        for usage in USAGES.values():
+            lines.append(Text.assemble(f"  {usage.form}", (f"  {usage.help}", "dim")))
+        body = self.query_one("#help-body", Lines)
+        body.show(lines)
+        body.focus()
+
+    def action_leave(self) -> None:
+        self.dismiss(None)

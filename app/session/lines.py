@@ -1,0 +1,139 @@
+"""A scrolling block of styled lines, drawn line by line: the body of every pane, fast however long it is.
+
+All that is shown in a session comes through `clean`: control characters, escape sequences and marks that turn the
+direction of writing are taken out, tabs become spaces, and a line of a megabyte is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from app.plain import printable
+
+LONGEST: Final = 1_000
+"""Characters of a line that are shown."""
+MOST: Final = 20_000
+"""Lines that are kept; of more the oldest give way."""
+
+
+def clean(text: str, longest: int = LONGEST) -> str:
+    """One line of anybody's text, harmless for a terminal."""
+    line = printable(text[: 4 * longest]).replace("\n", " ").expandtabs(4)
+    if len(line) <= longest and len(text) <= 4 * longest:
+        return line
+    return f"{line[:longest]}… ({len(text):,} characters)"
+
+
+def brief(text: str, longest: int) -> str:
+    """The same, cut with a sign and no count."""
+    line = clean(text)
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def rows(text: str, style: str = "", longest: int = LONGEST) -> list[Text]:
+    """The lines of a text."""
+    return [Text(clean(row, longest), style=style) for row in text.split("\n")]
+
+
+def folded(text: str, width: int, style: str = "", indent: str = "") -> list[Text]:
+    """A text as lines of at most `width` cells, broken between words where that goes; later ones are set in."""
+    found: list[Text] = []
+    for row in text.split("\n"):
+        line = ""
+        for word in clean(row, 20 * LONGEST).split(" "):
+            room = width - cell_len(indent) if found or line else width
+            for piece in _pieces(word, max(8, room)):
+                if line and cell_len(line) + 1 + cell_len(piece) > max(8, room):
+                    found.append(Text((indent if found else "") + line, style=style))
+                    line = piece
+                else:
+                    line = f"{line} {piece}" if line else piece
+        found.append(Text((indent if found else "") + line, style=style))
+    return found
+
+
+def _pieces(word: str, width: int) -> list[str]:
+    """A word that is wider than a line, in parts."""
+    from rich.cells import chop_cells
+
+    return [word] if cell_len(word) <= width else chop_cells(word, width)
+
+
+class Lines(ScrollView, can_focus=True):
+    """Lines of text. Follows its end while it was there (`follows`), and keeps its place otherwise."""
+
+    DEFAULT_CSS = """
+    Lines { height: 1fr; width: 1fr; background: $background; }
+    Lines { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
+    """
+
+    def __init__(self, *, follows: bool = False, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._lines: list[Text] = []
+        self._widest = 0
+        self._follows = follows
+        self._at_end = True
+
+    @property
+    def lines(self) -> Sequence[Text]:
+        """What is shown, all of it."""
+        return self._lines
+
+    def show(self, lines: Sequence[Text]) -> None:
+        """Show these lines instead; the place is kept where it is still there."""
+        self._lines = list(lines[-MOST:])
+        self._widest = max((line.cell_len for line in self._lines), default=0)
+        self._resized()
+
+    def add(self, lines: Sequence[Text]) -> None:
+        """Show these lines below the others."""
+        if not lines:
+            return
+        self._lines.extend(lines)
+        if len(self._lines) > MOST + 1_000:
+            del self._lines[:-MOST]
+        self._widest = max(self._widest, *(line.cell_len for line in lines))
+        self._resized()
+
+    def _resized(self) -> None:
+        follow = self._follows and self._at_end
+        self.virtual_size = Size(self._widest, len(self._lines))
+        if follow:
+            self._go_to_end()
+        self.refresh()
+
+    def _go_to_end(self) -> None:
+        self.scroll_end(animate=False, immediate=True, x_axis=False)
+        self._at_end = True
+
+    def on_resize(self) -> None:
+        if self._follows and self._at_end:
+            self.call_after_refresh(self._go_to_end)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._at_end = new_value >= self.max_scroll_y - 1
+
+    def go_to(self, line: int) -> None:
+        """Bring a line into view, some lines from the top."""
+        height = max(1, self.scrollable_content_region.height)
+        self.scroll_to_region(Region(0, max(0, line - height // 3), 1, height), animate=False, x_axis=False)
+
+    def render_line(self, y: int) -> Strip:
+        left, top = self.scroll_offset
+        width, place = self.size.width, top + y
+        style = self.rich_style
+        if place >= len(self._lines):
+            return Strip.blank(width, style)
+        segments = self._lines[place].render(self.app.console)
+        strip = Strip([Segment(s.text, style + (s.style if isinstance(s.style, Style) else Style())) for s in segments])
+        return strip.crop_extend(left, left + width, style).apply_offsets(left, place)

@@ -1,0 +1,221 @@
+"""The panes beside the plan: the kernel, verdict and profile, models' words, the log, and money and time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from app.log_lines import log_line
+from app.session.archive import Archive, Filed
+from app.session.lines import Lines, clean, folded
+from app.session.source import VIEWS, View, diff_lines, source_lines
+from app.session.story import Story
+from app.session.words import money_lines, verdict_lines
+
+_LOG_STYLES: Final[Mapping[str, str]] = {
+    "best_changed": "bold green",
+    "model_retried": "yellow",
+    "model_changed": "yellow",
+    "model_failed": "red",
+    "run_failed": "bold red",
+    "steered": "bold cyan",
+    "steer_refused": "bold red",
+    "answered": "cyan",
+    "plan_waits": "bold cyan",
+    "tool_called": "dim",
+    "model_called": "dim",
+}
+SPOKEN: Final = 40_000
+"""Characters of one speaker that are kept."""
+
+
+class Pane(Vertical):
+    """A frame with a title, and something that scrolls in it."""
+
+    DEFAULT_CSS = """
+    Pane { border: round $foreground 30%; border-title-color: $foreground; padding: 0; height: 1fr; width: 1fr; }
+    Pane:focus-within { border: round $accent; border-title-style: bold reverse; }
+    """
+
+    def __init__(self, title: str, id: str, *body: Any) -> None:
+        super().__init__(*body, id=id)
+        self.border_title = title
+
+
+class KernelPane(Pane):
+    """An attempt's source or what it changed."""
+
+    def __init__(self) -> None:
+        self.body = Lines(id="kernel-body")
+        super().__init__("2 kernel", "kernel", self.body)
+        self.view: View = "source"
+        self._shown: tuple[object, ...] = ()
+        self._hot: list[int] = []
+        self._place = -1
+
+    def update(self, story: Story, archive: Archive, attempt: str | None) -> None:
+        """Show that attempt, if it is not shown already."""
+        filed = archive.find(attempt)
+        other = {"source": None, "parent": None if filed is None else filed.attempt.parent, "best": story.best}[
+            self.view
+        ]
+        profiled = filed is not None and filed.profile is not None
+        if (key := (attempt, self.view, other, profiled, filed is None)) == self._shown:
+            return
+        same = self._shown[:2] == key[:2]
+        self._shown, self._place = key, -1
+        if filed is None:
+            self._hot = []
+            self.border_title = "2 kernel"
+            self.body.show([Text("no attempt is chosen yet", style="dim")])
+            return
+        self.body.show(self._lines(filed, archive.find(other)))
+        if not same:
+            self.body.scroll_home(animate=False)
+        against = {"source": "", "parent": f" against its parent {other}", "best": f" against the best, {other}"}[
+            self.view
+        ]
+        self.border_title = f"2 kernel: {filed.attempt.id}{against}"
+
+    def _lines(self, filed: Filed, other: Filed | None) -> list[Text]:
+        if self.view == "source":
+            lines, self._hot = source_lines(filed)
+            return lines
+        self._hot = []
+        names = ("nothing" if other is None else other.attempt.id, filed.attempt.id)
+        return diff_lines(None if other is None else other.kernel, filed.kernel, names)
+
+    def turn(self) -> View:
+        """The next view."""
+        self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]
+        return self.view
+
+    def next_hot(self) -> bool:
+        """Go to the next hot line; False when none is marked."""
+        if not self._hot:
+            return False
+        self._place = (self._place + 1) % len(self._hot)
+        self.body.go_to(self._hot[self._place])
+        return True
+
+
+class VerdictPane(Pane):
+    """What the judge and the profiler said of an attempt."""
+
+    def __init__(self) -> None:
+        self.body = Lines(id="verdict-body")
+        super().__init__("3 verdict and profile", "verdict", self.body)
+        self._shown: tuple[object, ...] = ()
+
+    def update(self, story: Story, archive: Archive, attempt: str | None) -> None:
+        filed = archive.find(attempt)
+        width = max(24, self.body.size.width - 1)
+        profiled = filed is not None and filed.profile is not None
+        key = (attempt, filed is None, profiled, width, story.best, story.diagnoses.get(attempt or ""))
+        if key == self._shown:
+            return
+        same = self._shown[:1] == key[:1]
+        self._shown = key
+        if filed is None:
+            self.body.show(folded(story.doing, width, "dim"))
+            return
+        self.body.show(verdict_lines(story, filed, archive.facts, width))
+        if not same:
+            self.body.scroll_home(animate=False)
+
+
+class WordsPane(Pane):
+    """What models say, as it comes."""
+
+    def __init__(self) -> None:
+        self.body = Lines(follows=True, id="words-body")
+        super().__init__("4 models", "words", self.body)
+        self._said: list[tuple[str, str]] = []
+        self._shown: tuple[object, ...] = ()
+        self._ended = True
+
+    def say(self, role: str, piece: str) -> None:
+        """A role said something in the middle of a reply."""
+        if self._ended or not self._said or self._said[-1][0] != role:
+            self._said = [*self._said[-12:], (role, "")]
+        self._ended = False
+        self._said[-1] = (role, (self._said[-1][1] + piece)[-SPOKEN:])
+
+    def end(self, role: str) -> None:
+        """Its reply is whole."""
+        self._ended = self._ended or (bool(self._said) and self._said[-1][0] == role)
+
+    def update(self, quiet: str) -> None:
+        """quiet: what stands there while nobody spoke."""
+        width = max(24, self.body.size.width - 1)
+        key = (width, len(self._said), self._said[-1] if self._said else quiet)
+        if key == self._shown:
+            return
+        self._shown = key
+        lines: list[Text] = []
+        for role, text in self._said:
+            lines += [Text(role, style="bold"), *folded(text[-SPOKEN:].strip(), width), Text()]
+        self.body.show(lines or folded(quiet, width, "dim"))
+
+
+class LogPane(Pane):
+    """All events, one a line."""
+
+    def __init__(self) -> None:
+        self.body = Lines(follows=True, id="log-body")
+        super().__init__("6 log", "log", self.body)
+
+    def add(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        self.body.add([_log_text(line) for line in lines])
+
+
+def _log_text(line: Mapping[str, Any]) -> Text:
+    text = clean(log_line(line))
+    return Text(text[11:] if text[4:5] == "-" else text, style=_LOG_STYLES.get(str(line.get("event")), ""))
+
+
+class MoneyPane(Pane):
+    """Limits, money, time, models, and what the person said."""
+
+    def __init__(self) -> None:
+        self.body = Lines(id="money-body")
+        super().__init__("5 money and time", "money", self.body)
+        self._shown: tuple[object, ...] = ()
+        self._told = 0.0
+        self._since_then = 0.0
+        self._looked = time.monotonic()
+
+    def update(self, story: Story) -> None:
+        """Time at work goes on between two lines while the run does."""
+        passed, self._looked = time.monotonic() - self._looked, time.monotonic()
+        if story.elapsed != self._told:
+            self._told, self._since_then = story.elapsed, 0.0
+        elif story.state == "running" and story.iteration > 0:
+            self._since_then += passed
+        elapsed = self._told + self._since_then
+        width = max(24, self.body.size.width - 1)
+        if (key := (story.version, width, int(elapsed))) == self._shown:
+            return
+        self._shown = key
+        self.body.show(money_lines(story, width, elapsed))
+
+
+class Headline(Static):
+    """The run on one line."""
+
+    DEFAULT_CSS = "Headline { height: 1; width: 1fr; background: $panel; }"
+
+
+def compose() -> ComposeResult:
+    """All panes but the plan, in their order."""
+    yield KernelPane()
+    yield VerdictPane()
+    yield WordsPane()
+    yield MoneyPane()
+    yield LogPane()

@@ -1,0 +1,161 @@
+"""The plan: what was tried from which attempt, what was predicted and what came of it.
+
+Two levels: an attempt that something was tried from, and below it all that was. A child that has children of its own
+stands at the left edge again, so that the tree stays narrow however long the run.
+"""
+
+from __future__ import annotations
+
+from rich.style import Style
+from rich.text import Text
+from textual.widgets import Tree
+from textual.widgets.tree import TreeNode
+
+from app.quantities import duration, percent
+from app.session.lines import brief, clean
+from app.session.story import Idea, Story, Tried
+from app.session.words import SIGNS, moved, what
+
+SHORT = 10
+"""Characters of a prediction that has room beside what was measured; the verdict has all of it."""
+NOTHING = "nothing"
+"""What a first hypothesis starts from when there is no kernel."""
+
+
+Leaf = Tried | Idea
+
+
+class Plan(Tree[Leaf]):
+    """A tree of attempts and of hypotheses that are none yet."""
+
+    DEFAULT_CSS = """
+    Plan { height: 1fr; background: $background; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
+    Plan:focus { background-tint: transparent; }
+    """
+    ICON_NODE = "▾ "
+    ICON_NODE_EXPANDED = "▾ "
+
+    def __init__(self) -> None:
+        self._groups: dict[str, TreeNode[Leaf]] = {}
+        self._attempts: dict[str, TreeNode[Leaf]] = {}
+        self._ideas: dict[int, TreeNode[Leaf]] = {}
+        self._story: Story | None = None
+        self._best: str | None = None
+        super().__init__("what was tried", id="plan")
+        self.show_root = False
+        self.show_guides = False
+        self.guide_depth = 2
+        self.auto_expand = False
+
+    def update(self, story: Story) -> None:
+        """Show what came since."""
+        self._story = story
+        newest = None
+        for tried in list(story.attempts.values())[len(self._attempts) :]:
+            newest = self._add(tried, story)
+        for place, idea in enumerate(story.ideas):
+            self._show_idea(place, idea)
+        marked = f"{story.best} {story.wishes.pinned}"
+        if marked != self._best:
+            self._best = marked
+            self._relabel()
+        if newest is not None and self._at_end():
+            self.call_after_refresh(self.move_cursor, newest)
+
+    def _relabel(self) -> None:
+        """The best or the pinned one is another."""
+        for node in (*self._attempts.values(), *self._groups.values()):
+            node.refresh()
+        self._invalidate()
+        self.refresh()
+
+    def _at_end(self) -> bool:
+        """Whether the cursor is at the newest attempt or nowhere, so that it follows."""
+        data = None if self.cursor_node is None else self.cursor_node.data
+        ids = list(self._attempts)
+        return not isinstance(data, Tried) or (len(ids) > 1 and data.id in ids[-2:])
+
+    def _add(self, tried: Tried, story: Story) -> TreeNode[Leaf]:
+        """An attempt below its parent's group. The hypothesis that it came of has no line of its own any more."""
+        if tried.idea is not None:
+            node = self._ideas.pop(story.ideas.index(tried.idea), None)
+            if node is not None:
+                node.remove()
+        if tried.iteration == 0 and tried.parent is None:
+            node = self.root.add(tried.id, tried, expand=True)
+            self._groups[tried.id] = node
+        else:
+            node = self._group(tried.parent).add_leaf(tried.id, tried)
+        self._attempts[tried.id] = node
+        return node
+
+    def _group(self, parent: str | None) -> TreeNode[Leaf]:
+        """The node at the left edge below which stands what was tried from that attempt."""
+        key = parent or NOTHING
+        if key not in self._groups:
+            tried = None if self._story is None else self._story.attempts.get(key)
+            self._groups[key] = self.root.add(key, tried, expand=True)
+        return self._groups[key]
+
+    def _show_idea(self, place: int, idea: Idea) -> None:
+        if idea.attempts or (idea.mark == "dropped" and place not in self._ideas):
+            return
+        if place not in self._ideas:
+            self._ideas[place] = self._group(idea.parent).add_leaf(idea.change[:40], idea)
+        elif idea.mark == "dropped":
+            self._ideas.pop(place).remove()
+        else:
+            self._ideas[place].refresh()
+
+    @property
+    def chosen(self) -> str | None:
+        """The attempt under the cursor, or that a hypothesis under it starts from."""
+        data = None if self.cursor_node is None else self.cursor_node.data
+        return data.id if isinstance(data, Tried) else data.parent if isinstance(data, Idea) else None
+
+    def choose(self, attempt: str | None) -> None:
+        """Put the cursor there."""
+        node = self._attempts.get(attempt or "")
+        if node is not None:
+            self.move_cursor(node)
+
+    def render_label(self, node: TreeNode[Leaf], base_style: Style, style: Style) -> Text:
+        data, story = node.data, self._story
+        group = node in self._groups.values()
+        if story is None or data is None:
+            text = Text("from nothing" if group else "")
+        elif isinstance(data, Idea):
+            sign, colour = SIGNS[data.mark]
+            text = Text.assemble(
+                (f"{sign} ", colour), brief(data.change, 120), (f"  ({data.metric} {data.expected})", "dim")
+            )
+        elif group:
+            text = Text.assemble((f"from {data.id}", "bold"), self._figures(data, story))
+        else:
+            text = self._attempt(data, story)
+        text.stylize(base_style if node is not self.cursor_node else style)
+        return text
+
+    def _figures(self, tried: Tried, story: Story) -> Text:
+        sign, colour = SIGNS[tried.outcome]
+        time = "" if tried.seconds is None else f"  {duration(tried.seconds)}  {percent(tried.share)} of limit"
+        return Text.assemble((f"  {sign}", colour), time, self._flags(tried, story))
+
+    def _flags(self, tried: Tried, story: Story) -> tuple[str, str]:
+        flags = ["BEST"] if tried.id == story.best else []
+        flags += ["PINNED"] if tried.id == story.wishes.pinned else []
+        return ("".join(f" {flag}" for flag in flags), "bold green")
+
+    def _attempt(self, tried: Tried, story: Story) -> Text:
+        sign, colour = SIGNS[tried.outcome]
+        time = tried.outcome if tried.seconds is None else duration(tried.seconds)
+        change = moved(tried, story)
+        said = clean(tried.idea.expected, 40) if tried.idea is not None else ""
+        came = f"{change:>9}" + (f" of {said}" if change and 0 < len(said) <= SHORT else "")
+        return Text.assemble(
+            (f"{sign} {tried.id:<4}", colour),
+            f"{time:>10}",
+            (came, "bold"),
+            self._flags(tried, story),
+            f"  {brief(what(tried), 160)}",
+        )

@@ -1,0 +1,252 @@
+"""What a run came to so far, folded from its event lines: all that the panes show. Knows no terminal.
+
+The texts of others in here are as they were written; whoever shows them makes them harmless (`app.session.lines`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from agents.limits import STOP_WORDS
+from agents.wishes import Wishes
+from app.bill import PAID, Bill
+
+Mark: TypeAlias = Literal["kept", "same", "slower", "rejected", "unjudged", "tried", "waits", "dropped"]
+"""How a node of the plan stands: an attempt's outcome, or that of a hypothesis that is no attempt yet."""
+
+
+@dataclass
+class Idea:
+    """A hypothesis, and the attempts that came of it."""
+
+    iteration: int
+    change: str
+    idea: str
+    metric: str
+    expected: str
+    parent: str | None
+    mark: Mark = "tried"
+    attempts: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Tried:
+    """An attempt as its event tells it."""
+
+    id: str
+    parent: str | None
+    iteration: int
+    outcome: Mark
+    change: str
+    note: str
+    seconds: float | None
+    share: float | None
+    speedup: float | None
+    person: str | None
+    idea: Idea | None
+
+
+@dataclass
+class Story:
+    """The run so far. `version` grows with each line, so that a pane knows whether it is behind."""
+
+    run: str = ""
+    task: str = ""
+    target: str = ""
+    version: int = 0
+    attempts: dict[str, Tried] = field(default_factory=dict)
+    ideas: list[Idea] = field(default_factory=list)
+    best: str | None = None
+    gain: float | None = None
+    iteration: int = 0
+    iterations: int | None = None
+    stale: int = 0
+    elapsed: float = 0.0
+    time_left: float | None = None
+    doing: str = "opening the task"
+    ended: str | None = None
+    """Why, in words; None while it goes on."""
+    failed: bool = False
+    waiting: list[dict[str, Any]] = field(default_factory=list)
+    """The hypotheses of the plan that waits for a word."""
+    models: dict[str, str] = field(default_factory=dict)
+    """Who plays each role."""
+    budgets: dict[str, Any] = field(default_factory=dict)
+    hints: list[str] = field(default_factory=list)
+    diagnoses: dict[str, str] = field(default_factory=dict)
+    answers: list[tuple[str, str, str]] = field(default_factory=list)
+    """Question, answer, and who gave it."""
+    device_seconds: float = 0.0
+    calls: dict[str, int] = field(default_factory=dict)
+    """Of models, by role."""
+    bill: Bill = field(default_factory=Bill)
+    wishes: Wishes = field(default_factory=Wishes)
+
+    @property
+    def state(self) -> str:
+        """In a word or two."""
+        if self.ended is not None:
+            return "failed" if self.failed else "ended"
+        if self.wishes.over is not None:
+            return "ending"
+        if self.waiting:
+            return "plan waits for you"
+        return "paused" if self.wishes.paused else "running"
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        """The next event line."""
+        self.version += 1
+        self.wishes.take(line)
+        kind = str(line.get("event"))
+        if kind in PAID:
+            self._paid(kind, line)
+        take = getattr(self, f"_on_{kind}", None)
+        if take is not None:
+            take(line)
+
+    def _on_run_started(self, line: Mapping[str, Any]) -> None:
+        self.run, self.task, self.target = str(line["run"]), str(line["task"]), str(line["target"])
+        models = line["models"]
+        self.models = {role: str(models[role]) for role in ("planner", "coder", "analyst")}
+        self.budgets = dict(line["budgets"])
+        self.bill.limits(self.budgets)
+        self.iterations = self.budgets.get("iterations")
+        self.ended, self.failed, self.waiting = None, False, []
+        self.doing = "opening the task, measuring the machine and the baseline"
+
+    _on_run_resumed = _on_run_started
+
+    def _on_task_opened(self, _line: Mapping[str, Any]) -> None:
+        self.doing = "judging the starting kernel"
+
+    def _on_iteration_started(self, line: Mapping[str, Any]) -> None:
+        self.iteration, self.iterations = int(line["iteration"]), int(line["iterations"])
+        self.doing = "planner: thinks what to try"
+
+    def _on_hypothesis(self, line: Mapping[str, Any]) -> None:
+        change, why, metric, expected = (str(line.get(name) or "") for name in ("change", "idea", "metric", "expected"))
+        parent = None if line.get("parent") is None else str(line["parent"])
+        idea = Idea(int(line["iteration"]), change, why, metric, expected, parent)
+        self.ideas.append(idea)
+        self.doing = f"coder: {idea.change}"
+
+    def _on_plan_waits(self, line: Mapping[str, Any]) -> None:
+        self.waiting = [dict(item) for item in line["hypotheses"]]
+        for idea in self._open(int(line["iteration"])):
+            idea.mark = "waits"
+        self.doing = "the plan waits for your word"
+
+    def _open(self, iteration: int) -> list[Idea]:
+        """Hypotheses of that iteration that nothing came of yet."""
+        return [i for i in self.ideas if i.iteration == iteration and not i.attempts and i.mark != "dropped"]
+
+    def _on_attempt_judged(self, line: Mapping[str, Any]) -> None:
+        parent, iteration = line.get("parent"), int(line["iteration"])
+        person = line.get("person")
+        idea = None if person is not None else self._idea_of(iteration, parent)
+        tried = Tried(
+            id=str(line["attempt"]),
+            parent=None if parent is None else str(parent),
+            iteration=iteration,
+            outcome=line["outcome"],
+            change=str(line.get("change") or ""),
+            note=str(line.get("note") or ""),
+            seconds=line.get("seconds"),
+            share=line.get("share_of_limit"),
+            speedup=line.get("speedup"),
+            person=None if person is None else str(person),
+            idea=idea,
+        )
+        if idea is not None:
+            idea.attempts.append(tried.id)
+            idea.mark = tried.outcome
+        self.attempts[tried.id] = tried
+        self.device_seconds += float(line.get("device_seconds") or 0.0)
+
+    def _idea_of(self, iteration: int, parent: Any) -> Idea | None:
+        """The hypothesis that an attempt is about: of its iteration, from its parent where there is a choice."""
+        found = [idea for idea in self.ideas if idea.iteration == iteration and idea.mark != "dropped"]
+        fresh = [idea for idea in found if not idea.attempts]
+        same = [idea for idea in (*fresh, *found) if idea.parent == parent]
+        return next(iter((*same, *fresh, *found)), None)
+
+    def _on_best_changed(self, line: Mapping[str, Any]) -> None:
+        self.best, self.gain = str(line["attempt"]), line.get("gain")
+
+    def _on_diagnosed(self, line: Mapping[str, Any]) -> None:
+        self.diagnoses[str(line["attempt"])] = str(line["summary"])
+        self.doing = f"analyst: {line['attempt']} is bound by {line['bottleneck']}"
+
+    def _on_profiled(self, line: Mapping[str, Any]) -> None:
+        self.device_seconds += float(line.get("seconds") or 0.0)
+
+    def _on_tool_called(self, line: Mapping[str, Any]) -> None:
+        self.doing = f"{line.get('role')}: {line.get('tool')}"
+
+    def _on_iteration_ended(self, line: Mapping[str, Any]) -> None:
+        self.elapsed, self.time_left, self.stale = float(line["elapsed"]), line.get("time_left"), int(line["stale"])
+        self.iterations = int(line["iterations"])
+        self.best = line.get("best") or self.best
+        for idea in self._open(int(line["iteration"])):
+            idea.mark = "dropped"
+
+    def _on_model_changed(self, line: Mapping[str, Any]) -> None:
+        if line.get("role") is not None:
+            self.models[str(line["role"])] = str(line["after"])
+
+    def _on_steered(self, line: Mapping[str, Any]) -> None:
+        about, action = line.get("about") or {}, line.get("action")
+        match action:
+            case "hint":
+                self.hints.append(str(about["text"]))
+            case "withdraw":
+                self.hints = [hint for hint in self.hints if hint != about["text"]]
+            case "model":
+                self.models[str(about["role"])] = str(about["models"][0])
+            case "budget":
+                self.budgets |= about["limits"]
+                self.bill.limits(self.budgets)
+                self.iterations = self.budgets.get("iterations")
+            case "approve" | "plan" | "reject":
+                self._decided(str(action), int(about.get("decided") or 0))
+            case _:
+                pass
+
+    def _decided(self, action: str, iteration: int) -> None:
+        for idea in self._open(iteration):
+            idea.mark = "tried" if action == "approve" else "dropped"
+        self.waiting = []
+
+    def _on_answered(self, line: Mapping[str, Any]) -> None:
+        self.answers.append((str(line["question"]), str(line["answer"]), str(line["by"])))
+
+    def _on_stopping(self, line: Mapping[str, Any]) -> None:
+        self.doing = f"stopping: {_reason(line)}; measuring the best kernel afresh"
+
+    def _on_run_paused(self, line: Mapping[str, Any]) -> None:
+        self.ended, self.doing = f"waits at a limit: {_reason(line)}", str(line.get("go_on") or "")
+
+    def _on_run_ended(self, line: Mapping[str, Any]) -> None:
+        self.ended, self.best = _reason(line), line.get("best") or self.best
+        self.elapsed = float(line.get("elapsed") or self.elapsed)
+        self.doing, self.waiting = "", []
+        for idea in self.ideas:
+            if not idea.attempts and idea.mark in ("tried", "waits"):
+                idea.mark = "dropped"
+
+    def _on_run_failed(self, line: Mapping[str, Any]) -> None:
+        self.ended, self.failed, self.doing = str(line.get("message")), True, str(line.get("advice") or "")
+
+    def _paid(self, kind: str, line: Mapping[str, Any]) -> None:
+        self.bill.add(line)
+        role = str(line.get("role"))
+        if kind == "model_called":
+            self.calls[role] = self.calls.get(role, 0) + 1
+            self.doing = f"{role}: {line.get('model')} answered"
+
+
+def _reason(line: Mapping[str, Any]) -> str:
+    reason = line.get("reason")
+    return next((words for known, words in STOP_WORDS.items() if known == reason), str(reason))

@@ -1,0 +1,117 @@
+"""`warpsmith session`: a screen where there is a terminal, lines everywhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from agents.events import Event
+from app.exits import DONE, REJECTED
+from app.inputs import find_run
+from tools.errors import WarpsmithError
+
+if TYPE_CHECKING:
+    from app.optimize import Request
+
+
+def require_one(task: Path | None, attach: str | None) -> None:
+    """Raises WarpsmithError unless exactly one of both is given."""
+    if (task is None) == (attach is None):
+        raise WarpsmithError("a session is about one run", "Give a TASK to start one, or --attach RUN to join one.")
+
+
+def has_screen() -> bool:
+    """Whether there is a terminal that can be drawn on."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
+
+
+def start_session(request: Request, *, plain: bool, as_json: bool) -> int:
+    """Start a run and sit beside it; the exit code. Raises as `app.optimize.optimize_task`."""
+    from app.optimize import optimize_task
+
+    if as_json:
+        return optimize_task(request, as_json=True, progress=EventLines())
+    if plain or not has_screen():
+        return optimize_task(request, as_json=False)
+    return _on_screen(request)
+
+
+def attach_to(name: str, runs: Path, *, plain: bool, as_json: bool) -> int:
+    """Join a run; the exit code. Raises RunFolderError."""
+    run = find_run(name, runs)
+    if plain or as_json or not has_screen():
+        from app.following import show_run_log
+        from app.log_lines import Wanted
+
+        return DONE if show_run_log(run, Wanted(), follow=True, as_json=as_json) else REJECTED
+    from app.session.app import SessionApp
+
+    SessionApp(run).run()
+    return DONE
+
+
+def _on_screen(request: Request) -> int:
+    """The run in a thread, the screen in this one; afterwards the summary, as `optimize` prints it."""
+    from agents.steering_fork import successor_of
+    from app.optimize import finish, prepared
+    from app.session.app import SessionApp
+    from app.session.driver import Driver
+    from app.terminal import console_for
+    from memory.runs import RunFolder
+
+    asked = prepared(request)
+    run = RunFolder.create(request.runs, asked.task.name, asked.config)
+    for text in request.hints:
+        run.add_hint(text, 1)
+    driver = Driver(asked, run, request.state)
+    driver.start()
+    try:
+        SessionApp(run, driver).run()
+    finally:
+        driver.stop()
+        driver.join()
+    if driver.error is not None:
+        if not RunFolder(run.path).attempts():
+            shutil.rmtree(run.path, ignore_errors=True)
+        raise driver.error
+    console = console_for()
+    if (run.path / BACKGROUND).exists():
+        console.print(
+            f"goes on   in the background: warpsmith session --attach {run.id}", markup=False, highlight=False
+        )
+        return DONE
+    code = finish(run, console, as_json=False, stopped=None)
+    fork = successor_of(RunFolder(run.path))
+    if fork is not None:
+        console.print(f"goes on   with: warpsmith resume {fork.id}", markup=False, highlight=False)
+    return code
+
+
+BACKGROUND = "background.log"
+"""As `app.session.hand_over` writes it."""
+
+
+class EventLines:
+    """Progress as JSON lines on standard output, as they stand in events.jsonl but for the time."""
+
+    def __enter__(self) -> EventLines:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def show(self, event: Event) -> None:
+        print(json.dumps({"event": event.event, **event.bound, **event.fields}), flush=True)
+
+    def say(self, speaker: str, piece: str) -> None:
+        del speaker, piece  # whole replies are in the run's transcripts
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr)
