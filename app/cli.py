@@ -11,21 +11,35 @@ import typer
 from app import cli_batch, cli_lessons, cli_models, cli_pages, cli_resume, cli_steer, export, logs
 from app.exits import EXIT_CODES, guarded
 from app.options import (
+    LOCAL,
+    RUNS,
     Analyst,
+    AsJson,
     BaseUrl,
     Coder,
     Config,
+    Debug,
+    DeviceTime,
     DialectOption,
     Docs,
     Fallback,
     Hints,
+    Iterations,
     LessonsFile,
     MaxDollars,
     MaxTokens,
     Model,
+    NearLimit,
     Otel,
+    Parallel,
+    PauseAtLimit,
     Planner,
+    RunName,
+    RunsRoot,
+    Samples,
     State,
+    StopPatience,
+    WallTime,
     with_address,
 )
 
@@ -46,10 +60,6 @@ TaskPath = Annotated[
 KernelPath = Annotated[
     Path,
     typer.Argument(metavar="KERNEL", help="A source file, a folder of sources, or the folder of a run's attempt."),
-]
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, part of its name, or `latest`.")]
-RunsRoot = Annotated[
-    Path, typer.Option("--runs", metavar="DIR", help="Where run folders are.", envvar="WARPSMITH_RUNS")
 ]
 Settings = Annotated[
     list[str] | None,
@@ -73,10 +83,6 @@ ExecutorSpec = Annotated[
         "as in 'command:ssh gpu1 warpsmith worker'.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-RUNS = Path("runs")
-LOCAL = "local"
 
 
 @app.callback(invoke_without_command=True)
@@ -100,23 +106,16 @@ def optimize(
         Literal["cpu", "cuda"] | None,
         typer.Option(help="Where it must be fast [that of the starting kernel, else cpu]."),
     ] = None,
-    iterations: Annotated[int | None, typer.Option(min=1, help="End after so many iterations [200].")] = None,
-    wall_time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="End the search after a time: 90s, 10m, 2h. A last measurement follows it.",
-        ),
-    ] = None,
-    patience: Annotated[
-        int | None,
-        typer.Option(min=1, help="End after so many attempts in a row without a gain [40]."),
-    ] = None,
-    near_limit: Annotated[
-        float | None,
-        typer.Option(metavar="PERCENT", help="End when within so many percent of the physical limit [5]; 0 never."),
-    ] = None,
-    parallel: Annotated[int, typer.Option(min=1, max=16, help="Hypotheses an iteration.")] = 1,
+    iterations: Iterations = None,
+    wall_time: WallTime = None,
+    device_time: DeviceTime = None,
+    patience: StopPatience = None,
+    near_limit: NearLimit = None,
+    max_dollars: MaxDollars = None,
+    max_tokens: MaxTokens = None,
+    pause_at_limit: PauseAtLimit = None,
+    parallel: Parallel = None,
+    samples: Samples = None,
     model: Model = None,
     planner: Planner = None,
     coder: Coder = None,
@@ -124,8 +123,6 @@ def optimize(
     fallback: Fallback = None,
     base_url: BaseUrl = None,
     dialect: DialectOption = None,
-    max_dollars: MaxDollars = None,
-    max_tokens: MaxTokens = None,
     config: Config = None,
     docs: Docs = None,
     hint: Hints = None,
@@ -139,7 +136,13 @@ def optimize(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Make a kernel faster until a budget ends, and write a report."""
+    """Make a kernel faster until a budget ends, and write a report.
+
+    For instance: warpsmith optimize examples/softmax --wall-time 5m
+
+    Ctrl-C (or SIGTERM) finishes the step that goes on, saves and reports; a second one stops at once. After that, a
+    crash or a power cut: warpsmith resume latest
+    """
     with guarded(debug, as_json):
         from app.configuration import Asked
         from app.optimize import Request, optimize_task
@@ -151,9 +154,12 @@ def optimize(
             settings=tuple(settings or ()),
             iterations=iterations,
             wall_time=wall_time,
+            device_time=device_time,
             patience=patience,
             near_limit=near_limit,
-            parallel=parallel,
+            parallel=parallel or 1,
+            samples=samples or 1,
+            pause_at_limit=bool(pause_at_limit),
             asked=Asked(
                 model=model,
                 planner=planner,

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from app.exits import EXIT_CODES, guarded
 from app.options import (
+    RUNS,
     Analyst,
+    AsJson,
     BaseUrl,
     Coder,
     Config,
+    Debug,
+    DeviceTime,
     DialectOption,
     Docs,
     Fallback,
     Hints,
+    Iterations,
     MaxDollars,
     MaxTokens,
     Model,
+    NearLimit,
     Otel,
+    Parallel,
+    PauseAtLimit,
     Planner,
+    RunName,
+    RunsRoot,
+    Samples,
     State,
+    StopPatience,
+    WallTime,
 )
 
 app = typer.Typer(rich_markup_mode=None)
@@ -31,24 +43,18 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command(epilog=EXIT_CODES)
 def resume(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, part of its name, or `latest`.")],
+    run: RunName,
     *,
-    iterations: Annotated[int | None, typer.Option(min=1, help="End after so many iterations in all.")] = None,
-    wall_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="End the search after a time in all: 90s, 10m, 2h.")
-    ] = None,
-    device_time: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="End after so much building, judging and profiling in all."),
-    ] = None,
-    patience: Annotated[
-        int | None, typer.Option(min=1, help="End after so many attempts in a row without a gain.")
-    ] = None,
-    near_limit: Annotated[
-        float | None,
-        typer.Option(metavar="PERCENT", help="End when within so many percent of the physical limit; 0 never."),
-    ] = None,
-    parallel: Annotated[int | None, typer.Option(min=1, max=16, help="Hypotheses an iteration.")] = None,
+    iterations: Iterations = None,
+    wall_time: WallTime = None,
+    device_time: DeviceTime = None,
+    patience: StopPatience = None,
+    near_limit: NearLimit = None,
+    max_dollars: MaxDollars = None,
+    max_tokens: MaxTokens = None,
+    pause_at_limit: PauseAtLimit = None,
+    parallel: Parallel = None,
+    samples: Samples = None,
     model: Model = None,
     planner: Planner = None,
     coder: Coder = None,
@@ -56,8 +62,6 @@ def resume(
     fallback: Fallback = None,
     base_url: BaseUrl = None,
     dialect: DialectOption = None,
-    max_dollars: MaxDollars = None,
-    max_tokens: MaxTokens = None,
     config: Config = None,
     docs: Docs = None,
     hint: Hints = None,
@@ -67,17 +71,18 @@ def resume(
     ] = None,
     state: State = None,
     otel: Otel = None,
-    runs: Annotated[
-        Path, typer.Option("--runs", metavar="DIR", help="Where run folders are.", envvar="WARPSMITH_RUNS")
-    ] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    runs: RunsRoot = RUNS,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """Go on with a run that was stopped, killed or ended, from its last finished step.
 
-    Everything is as it was asked for before, but for what is given here; each change is written down in the run's
-    config.json. Nothing that was paid for or measured is paid for or measured again. A run that ended goes on when the
-    limit that it reached is larger.
+    For instance: warpsmith resume latest --iterations 400
+
+    Everything is as it was asked for before, but for what is given here (defaults in brackets are those of a new run);
+    each change is written down in the run's config.json. Nothing that was paid for or measured is paid for or measured
+    again. A run that ended goes on when the limit that it reached is larger. One that waits at its limit in another
+    process (--pause-at-limit) goes on there.
     """
     with guarded(debug, as_json):
         from app.configuration import Asked
@@ -92,6 +97,8 @@ def resume(
             patience=patience,
             near_limit=near_limit,
             parallel=parallel,
+            samples=samples,
+            pause_at_limit=pause_at_limit,
             asked=Asked(
                 model=model,
                 planner=planner,

@@ -81,6 +81,9 @@ class Request:
     """Where checkpoints are kept: an address of PostgreSQL, None for the run folder."""
     otel: str | None = None
     """Where traces go; empty for the usual address, None for nowhere unless the environment says where."""
+    device_time: str | None = None
+    samples: int = 1
+    pause_at_limit: bool = False
     approve: bool = False
     """Each plan waits for a person's word."""
 
@@ -222,6 +225,8 @@ def run_settings(request: Request, configuration: Configuration) -> RunSettings:
         ),
         parallel=request.parallel,
         approve=request.approve,
+        samples=request.samples,
+        pause_at_limit=request.pause_at_limit,
         documents=tuple(str(documents_at(path)) for path in request.docs),
         lessons=lessons_at(request.lessons),
         seed=request.seed,
@@ -246,6 +251,8 @@ def _budgets(request: Request, configuration: Configuration) -> Budgets:
     wall_time = Sourced(request.wall_time, "--wall-time") if request.wall_time is not None else said.get("wall_time")
     if wall_time is not None:
         budgets["wall_time"] = span_of(str(wall_time.value), wall_time.source)
+    if request.device_time is not None:
+        budgets["device_time"] = span_of(request.device_time, "--device-time")
     return Budgets.model_validate(budgets)
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, about models."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -9,16 +9,97 @@ from typing import Annotated
 import typer
 
 _BUILT_IN = "builtin:autotune"
+LOCAL = "local"
+RUNS = Path("runs")
+
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run: its folder, its name, a part of its name, or `latest`.")
+]
+RunsRoot = Annotated[
+    Path, typer.Option("--runs", metavar="DIR", help="Where run folders are.", envvar="WARPSMITH_RUNS")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+Iterations = Annotated[
+    int | None,
+    typer.Option(
+        "--iterations",
+        min=1,
+        metavar="N",
+        help="End after N iterations in all; each plans, codes and analyses once [200].",
+    ),
+]
+WallTime = Annotated[
+    str | None,
+    typer.Option(
+        "--wall-time",
+        metavar="TIME",
+        help="End the search after a time in all, as 90s, 10m, 2h or 1d. It begins when the starting kernel was "
+        "judged; a last measurement follows it.",
+    ),
+]
+DeviceTime = Annotated[
+    str | None,
+    typer.Option(
+        "--device-time", metavar="TIME", help="End after so much building, judging and profiling in all, as 2h."
+    ),
+]
+StopPatience = Annotated[
+    int | None,
+    typer.Option("--patience", min=1, metavar="N", help="End after N attempts in a row without a gain [40]."),
+]
+NearLimit = Annotated[
+    float | None,
+    typer.Option(
+        "--near-limit",
+        metavar="PERCENT",
+        help="End when the best kernel is within so many percent of the shortest time that the hardware allows [5]; "
+        "0 never.",
+    ),
+]
+PauseAtLimit = Annotated[
+    bool | None,
+    typer.Option(
+        "--pause-at-limit/--end-at-limit",
+        help="At a limit wait for a person instead of ending: from another terminal `warpsmith resume RUN` with a "
+        "larger limit lets it go on [end].",
+        show_default=False,
+    ),
+]
+Parallel = Annotated[
+    int | None,
+    typer.Option(
+        "--parallel",
+        min=1,
+        max=16,
+        metavar="K",
+        help="Try K hypotheses an iteration; their coders work at the same time, timings never overlap [1].",
+    ),
+]
+Samples = Annotated[
+    int | None,
+    typer.Option(
+        "--samples",
+        min=1,
+        max=8,
+        metavar="M",
+        help="Draw M kernels for each hypothesis; the judge races them and judges the fastest in full [1].",
+    ),
+]
 
 Model = Annotated[
     str | None,
     typer.Option(
-        "--model", metavar="SPEC", help=f"Model of all roles, as provider:model or provider:model@effort [{_BUILT_IN}]."
+        "--model",
+        metavar="SPEC",
+        help="Model of planner, coder and analyst, as provider:model or provider:model@effort; see `warpsmith models` "
+        f"[{_BUILT_IN}, which needs no network].",
     ),
 ]
-Planner = Annotated[str | None, typer.Option("--planner", metavar="SPEC", help="Model of the planner.")]
-Coder = Annotated[str | None, typer.Option("--coder", metavar="SPEC", help="Model of the coder.")]
-Analyst = Annotated[str | None, typer.Option("--analyst", metavar="SPEC", help="Model of the analyst.")]
+Planner = Annotated[str | None, typer.Option("--planner", metavar="SPEC", help="Model of the planner alone.")]
+Coder = Annotated[str | None, typer.Option("--coder", metavar="SPEC", help="Model of the coder alone.")]
+Analyst = Annotated[str | None, typer.Option("--analyst", metavar="SPEC", help="Model of the analyst alone.")]
 Fallback = Annotated[
     list[str] | None,
     typer.Option(
@@ -41,7 +122,8 @@ DialectOption = Annotated[
     typer.Option(
         "--dialect",
         metavar="[PROVIDER=]native|json|text",
-        help="How tools are spoken of with models that have no tool calls of their own.",
+        help="How a model calls tools: by its provider's tool calls [native], or as JSON or text in its reply, for a "
+        "server that has none.",
     ),
 ]
 Docs = Annotated[
@@ -54,7 +136,11 @@ Docs = Annotated[
 ]
 Hints = Annotated[
     list[str] | None,
-    typer.Option("--hint", metavar="TEXT", help="What you know: every role is told it from now on; may be repeated."),
+    typer.Option(
+        "--hint",
+        metavar="TEXT",
+        help="What you know about the task or the machine; the models are told it from now on; may be repeated.",
+    ),
 ]
 LessonsFile = Annotated[
     str | None,
@@ -93,10 +179,10 @@ Otel = Annotated[
     ),
 ]
 MaxDollars = Annotated[
-    float | None, typer.Option("--max-dollars", metavar="USD", help="End when model calls have cost so much.")
+    float | None, typer.Option("--max-dollars", metavar="USD", help="End when model calls have cost so much, as 5.")
 ]
 MaxTokens = Annotated[
-    int | None, typer.Option("--max-tokens", metavar="N", help="End after so many tokens, in and out.")
+    int | None, typer.Option("--max-tokens", metavar="N", help="End after N tokens of model calls, in and out.")
 ]
 
 

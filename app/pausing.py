@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from agents.events import Journal, OnEvent, bound
 from agents.limits import LIFTABLE, STOP_WORDS, StopReason
 from agents.pausing import LIFT_NAME, Paused, lift, lifted, paused_in, waiting
 from agents.settings import RunSettings
 from app.changes import Changes, changes_between, with_history
+from app.go_on import RAISES, how_to_go_on
 from memory.files import Json, RunFolderError
 from memory.runs import RunFolder
 from tools.errors import WarpsmithError
-
-RAISES: Final[dict[StopReason, tuple[str, str]]] = {
-    "iterations": ("iterations", "--iterations 400"),
-    "near_limit": ("near_limit", "--near-limit 2"),
-    "patience": ("patience", "--patience 80"),
-    "money": ("dollars", "--max-dollars 20"),
-    "tokens": ("tokens", "--max-tokens 5000000"),
-    "wall_time": ("wall_time", "--wall-time 8h"),
-    "device_time": ("device_time", "--device-time 2h"),
-}
-"""Reasons to end that a larger budget takes away: the budget, and how to give one."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +27,6 @@ class Lifted:
 def may_wait(settings: RunSettings, reason: StopReason) -> bool:
     """Whether a run that came to its end for `reason` is to wait for a person."""
     return settings.pause_at_limit and reason in LIFTABLE
-
-
-def how_to_go_on(run: RunFolder, reason: StopReason) -> str:
-    """The command that lifts the limit, with an amount for an example."""
-    return f"warpsmith resume {shlex.quote(str(run.path))} {RAISES[reason][1]}"
 
 
 async def wait_for_a_person(

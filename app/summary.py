@@ -8,6 +8,8 @@ from typing import Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from agents.limits import STOP_WORDS, StopReason
+from agents.pausing import paused_in
+from app.go_on import RAISES, how_to_go_on
 from app.spending import Spending, spending_of
 from memory.files import RunFolderError
 from memory.runs import Attempt, RunFolder
@@ -15,8 +17,8 @@ from tools.records import Accepted, Interval, Verdict, weighted_geomean
 
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 
-RunState: TypeAlias = Literal["ended", "open"]
-"""`open`: it still runs, or it was killed; what it measured is kept."""
+RunState: TypeAlias = Literal["ended", "paused", "open"]
+"""`open`: it still runs, or it was killed; what it measured is kept. `paused`: it waits at its limit for a person."""
 
 
 class WorkloadRow(BaseModel):
@@ -120,13 +122,16 @@ def summarize(run: RunFolder) -> Summary:
     attempts = run.attempts()
     outcome = run.outcome() or {}
     known = next((reason for reason in STOP_WORDS if reason == outcome.get("reason")), None)
+    waits = ""
+    if known in RAISES and paused_in(run.path) is not None:
+        waits = f", and the run waits for a person: {how_to_go_on(run, known)}"
     fields = {
         "run": run.id,
         "path": str(run.path),
         "task": task_name(run),
-        "state": "ended" if outcome else "open",
+        "state": "open" if not outcome else "paused" if waits else "ended",
         "reason": known,
-        "reason_words": STOP_WORDS[known] if known else "",
+        "reason_words": (STOP_WORDS[known] if known else "") + waits,
         "iterations": outcome.get("iterations"),
         "elapsed": outcome.get("elapsed"),
         "attempts": len(attempts),

@@ -268,7 +268,7 @@ def _ending(summary: Summary) -> str:
         return "not ended: it still runs, or it was stopped from outside"
     took = f" after {span(summary.elapsed)}" if summary.elapsed is not None else ""
     rounds = f", {summary.iterations} iterations" if summary.iterations is not None else ""
-    return f"ended{took}{rounds}: {summary.reason_words}"
+    return f"{summary.state}{took}{rounds}: {summary.reason_words}"
 
 
 def _attempt_tally(summary: Summary) -> str:

@@ -28,6 +28,7 @@ from agents.models import registry
 from agents.models.base import OnText, Reply, Request, Usage
 from agents.models.builtin import Autotune
 from agents.settings import Budgets, RunSettings
+from app.signals import stopped_by_signals
 from memory.tokens import COUNTER
 from tools.errors import InfrastructureError, TaskError
 from tools.facts import TaskFacts
@@ -122,6 +123,20 @@ async def run(folder: BatchFolder, asked: Plan, nursery: str | None, events: lis
     return await crew(folder, asked, [] if events is None else events, nursery).run()
 
 
+async def _run_aloud(folder: BatchFolder, asked: Plan, nursery: str | None) -> None:
+    """As `warpsmith batch` heeds signals; each event goes out as a line of JSON, after one that says which process."""
+
+    def say(kind: str, fields: object) -> None:
+        sys.stdout.write(json.dumps({"kind": kind, "fields": fields}) + "\n")
+        sys.stdout.flush()
+
+    say("pid", os.getpid())
+    made = crew(folder, asked, [], nursery)
+    made.on_event = lambda event: say(event.kind, event.fields)
+    with stopped_by_signals(made.halt):
+        await made.run()
+
+
 def work_on(folder: BatchFolder, key: str) -> Work:
     task, asked, run_folder = folder.batch().task(key).task, folder.board().plan, folder.run_of(key)
     assert asked is not None and run_folder is not None
@@ -138,7 +153,7 @@ def warm() -> None:
 def main(path: str, key: str, nursery: str | None = None) -> None:
     folder = BatchFolder(Path(path))
     if not key:
-        asyncio.run(run(folder, Plan.model_validate_json((folder.path / "plan.json").read_text()), nursery))
+        asyncio.run(_run_aloud(folder, Plan.model_validate_json((folder.path / "plan.json").read_text()), nursery))
         return
     prepare()
     registry.LOCAL["paid"] = lambda _, seed: Paid(seed)

@@ -180,6 +180,60 @@ async def test_every_budget_ends_the_run_with_a_best_kernel(
     assert (stage.run.path / "best" / "kernel" / "kernel.cpp").is_file()
 
 
+@pytest.mark.parametrize(
+    ("budgets", "budget", "when"),
+    [
+        ({"iterations": 5}, "iterations", 4),
+        ({"iterations": 9, "patience": 5}, "patience", 4),
+        ({"iterations": 9, "dollars": 11.0}, "money", 3),
+        ({"iterations": 9, "tokens": 3700}, "tokens", 3),
+    ],
+)
+async def test_at_four_fifths_of_a_budget_it_is_told_once_and_the_planner_knows(
+    stage: Stage, budgets: dict[str, Any], budget: str, when: int
+) -> None:
+    """Each iteration takes a planner's call at $3 and 1000 tokens, and judges one kernel that is no better."""
+    blocks = iter(range(7, 0, -1))
+    plans = [expensive(proposal(f"x{i}")) for i in range(9)]
+    coder = [lambda _: judge(next(blocks)), says("Done.")] * 9
+    stage.script(plans, coder, [reading(f"a{i}") for i in range(1, 9)])
+    outcome = await stage.play(**budgets)
+    assert outcome.reason == budget
+    assert [(told["budget"], told["iteration"]) for told in stage.told("budget_low")] == [(budget, when)]
+    asked = {m.text.split()[1]: m.text for heard in stage.models["planner"].heard for m in heard if m.label == "ask"}
+    warned = [int(n) for n, text in asked.items() if "More than four fifths are gone" in text]
+    assert warned == [n for n in range(1, len(asked) + 1) if n > when]
+
+
+async def test_the_time_budget_begins_when_the_start_was_judged(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock on which opening the task and each evaluation take an hour."""
+    now = [0.0]
+    monkeypatch.setattr(stage.control.stopping, "now", lambda: now[0])
+    judged, opened = stage.executor.evaluate, stage.executor.open
+
+    async def slow_open(*args: Any, **more: Any) -> Any:
+        now[0] += 3600
+        return await opened(*args, **more)
+
+    async def slow_judge(*args: Any, **more: Any) -> Any:
+        now[0] += 3600
+        return await judged(*args, **more)
+
+    monkeypatch.setattr(stage.executor, "open", slow_open)
+    monkeypatch.setattr(stage.executor, "evaluate", slow_judge)
+    stage.script(
+        [proposal("x"), proposal("y")],
+        [judge(64), says("Done."), judge(128), says("Done.")],
+        [reading("a1"), reading("a2")],
+    )
+    outcome = await stage.play(iterations=9, wall_time=7600)
+    assert (outcome.reason, outcome.iterations) == ("wall_time", 2)
+    assert [(told["budget"], told["used"]) for told in stage.told("budget_low")] == [("wall_time", 7200)]
+    stage.script([proposal("z")], [judge(256), says("Done.")], [reading("a3")])
+    outcome = await stage.play(iterations=9, wall_time=14800)
+    assert (outcome.reason, outcome.iterations, outcome.elapsed) == ("wall_time", 3, 5 * 3600)
+
+
 async def test_a_planner_with_nothing_left_ends_the_run(stage: Stage) -> None:
     stage.script([proposal()], [], [])
     outcome = await stage.play(iterations=9)
