@@ -168,7 +168,8 @@ def _workload_rows(
         except Exception as error:  # noqa: BLE001 - a compiler may raise anything, and PyTorch itself remains
             works.pop(variant, None)
             yield Row(task=job.source.id, workload=workload, variant=variant, status="failed", why=_words(error))
-            torch._dynamo.reset()
+            if variant in COMPILED:
+                torch._dynamo.reset()
             continue
         prepared = time.perf_counter() - start
         raced = {name: works[name] for name in dict.fromkeys((EAGER, variant)) if name in works}
@@ -255,7 +256,8 @@ def main() -> None:
     answers = _answers()
     jobs = Jobs.validate_json(sys.stdin.buffer.read())
     torch = importlib.import_module("torch")
-    importlib.import_module("torch._dynamo")
+    if any(set(job.variants) & set(COMPILED) for job in jobs):
+        importlib.import_module("torch._dynamo")
     for job in jobs:
         try:
             for row in rows(torch, job):
