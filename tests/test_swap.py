@@ -154,7 +154,7 @@ async def test_an_outage_of_one_provider_moves_the_run_to_the_next(run: RunFolde
     changes = [e.fields for e in events if e.event == "model_changed"]
     assert {(c["before"], c["after"], c["why"]) for c in changes} == {("anthropic:m", "openai:m", "transient")}
     asked = [request.wire for request in server.requests]
-    assert asked.count("messages") == 3, "each role learns it once, and lets the model rest"
+    assert asked.count("messages") == 1, "one role learns it for all, and lets the model rest"
 
 
 @pytest.mark.parametrize(("kind", "fatal"), [("model_called", 3), ("model_retried", 2)])
