@@ -16,7 +16,7 @@ from app import quantities
 from app.pages import rendered
 from app.plot_claim import claim
 from app.plots import Level, Mark, Point, progress
-from app.report_claim import Subject, subjects
+from app.report_claim import Subject, main_baseline, subjects
 from app.report_commands import check_command, command, profile_command
 from app.report_failures import failures
 from app.report_judging import stage_rows
@@ -98,9 +98,10 @@ def facts_of(run: RunFolder) -> TaskFacts | None:
 
 
 def baseline_name(run: RunFolder) -> str:
-    """What the baseline is, in a word."""
+    """What the baseline is, in a word or two."""
     task = run.config().get("task")
-    return "PyTorch" if isinstance(task, dict) and task.get("kind") == "kernelbench" else "NumPy"
+    of_kind = "PyTorch" if isinstance(task, dict) and task.get("kind") == "kernelbench" else "NumPy"
+    return main_baseline(run.facts(), of_kind)
 
 
 def progress_of(attempts: Sequence[Attempt], held: Sequence[Subject], refuted: frozenset[str]) -> str:

@@ -7,7 +7,7 @@ Not covered: how anything was measured, which is the judge's business.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -16,6 +16,15 @@ from memory.files import Json
 from tools.records import Interval, weighted_geomean
 
 Style: TypeAlias = Literal["best", "start", "baseline", "limit"]
+
+
+LABELS: Final = {
+    "numpy": "NumPy",
+    "eager": "PyTorch eager",
+    "compile": "torch.compile",
+    "compile-max-autotune": "torch.compile, tuned",
+}
+"""How the baselines of `tools.facts.BaselineFacts` are called on a page."""
 
 
 class Subject(BaseModel):
@@ -60,27 +69,31 @@ def subjects(summary: Summary, facts: Json | None, baseline: str) -> list[Subjec
 
 
 def named_baselines(workload: Mapping[str, JsonValue]) -> list[Baseline]:
-    """The baselines by name in one workload's facts, as `{name: {seconds, interval}}` or a list of such with `name`;
-    what is none is passed over."""
+    """The baselines in one workload's facts, as pages call them; what is none is passed over, and older runs have
+    none."""
     told = workload.get("baselines")
-    entries: Iterable[tuple[object, object]] = ()
-    if isinstance(told, dict):
-        entries = told.items()
-    elif isinstance(told, list):
-        entries = [(each.get("name"), each) for each in told if isinstance(each, dict)]
-    return [found for name, each in entries if (found := _named(name, each)) is not None]
+    entries = told if isinstance(told, list) else []
+    return [found for each in entries if isinstance(each, dict) and (found := _named(each)) is not None]
 
 
-def _named(name: object, told: object) -> Baseline | None:
-    if isinstance(told, int | float) and not isinstance(told, bool):
-        told = {"seconds": told}
-    if not isinstance(name, str) or not isinstance(told, dict):
-        return None
+def main_baseline(facts: Json | None, otherwise: str) -> str:
+    """What attempts are timed beside: the fastest baseline of every workload, where that is the same one in all of
+    them; `otherwise` where the facts do not name it."""
+    fastest = {
+        min(found, key=lambda each: each.seconds).name if (found := named_baselines(workload)) else otherwise
+        for workload in _workloads(facts)
+    }
+    return fastest.pop() if len(fastest) == 1 else "fastest baseline" if fastest else otherwise
+
+
+def _named(told: Mapping[str, JsonValue]) -> Baseline | None:
     try:
-        found = Baseline(name=name, seconds=told["seconds"], interval=told.get("interval"))
+        found = Baseline.model_validate(
+            {"name": told["name"], "seconds": told["seconds"], "interval": told.get("interval")}
+        )
     except (ValidationError, KeyError):
         return None
-    return found if found.seconds > 0 else None
+    return found.model_copy(update={"name": LABELS.get(found.name, found.name)}) if found.seconds > 0 else None
 
 
 def _baselines(
