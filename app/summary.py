@@ -70,7 +70,10 @@ class Summary(BaseModel):
     """Starting kernel's time / best time, weighted geometric mean over the workloads."""
     gain_interval: Interval | None = None
     speedup: float | None = None
-    """NumPy/BLAS (or torch) baseline's time / best time."""
+    """Time of the fastest baseline (NumPy/BLAS, or PyTorch as it is or compiled) / best time."""
+    speedup_over_eager: float | None = None
+    speedup_over_compile: float | None = None
+    """Against PyTorch as it is, and against the better torch.compile, where both were timed."""
     share_of_limit: float | None = None
     cores_used_by_others: float | None = None
     """Present when other programs disturbed the measurement behind these figures."""
@@ -180,6 +183,8 @@ def _best_fields(run: RunFolder, attempts: list[Attempt], final: object) -> dict
         "gain": gain,
         "gain_interval": raced.interval if raced else None,
         "speedup": verdict.speedup,
+        "speedup_over_eager": verdict.speedup_over_eager,
+        "speedup_over_compile": verdict.speedup_over_compile,
         "share_of_limit": verdict.share_of_limit,
         "cores_used_by_others": verdict.cores_used_by_others,
         "rows": rows,

@@ -145,8 +145,10 @@ def print_verdict(console: Console, verdict: Verdict, baseline: str) -> None:
         console.print("[bold green]accepted[/bold green]")
         console.print(timing_table(verdict.timings, baseline))
         console.print(
-            f"{times(verdict.speedup)} against {baseline}, {percent(verdict.share_of_limit)} of what the hardware"
-            f" allows, largest error {percent(verdict.worst_error)} of its tolerance",
+            f"{times(verdict.speedup)} against {baseline}"
+            f"{_by_baseline(verdict.speedup_over_eager, verdict.speedup_over_compile)},"
+            f" {percent(verdict.share_of_limit)} of what the hardware allows,"
+            f" largest error {percent(verdict.worst_error)} of its tolerance",
             highlight=False,
         )
         _print_disturbance(console, verdict.cores_used_by_others)
@@ -180,6 +182,13 @@ def fullest(function: DeviceFunction) -> Occupancy | None:
     """The occupancy to show of a kernel: of its declared size of block, else the highest with the fewest threads."""
     declared = [each for each in function.occupancy if each.threads == function.most_threads]
     return next(iter(declared), None) or max(function.occupancy, key=lambda o: (o.share, -o.threads), default=None)
+
+
+def _by_baseline(eager: float | None, compiled: float | None) -> str:
+    """The speed against PyTorch as it is and against the better torch.compile, where both were timed."""
+    if eager is None or compiled is None:
+        return ""
+    return f" ({times(eager)} against eager, {times(compiled)} against the better torch.compile)"
 
 
 def _print_disturbance(console: Console, cores: float | None) -> None:
@@ -252,7 +261,8 @@ def _headline(summary: Summary, baseline: str) -> str:
         parts.append(f"the starting kernel: {others}")
     elif summary.gain is not None:
         parts.append(f"[bold]{times(summary.gain)}[/bold] against the start{_range(summary)}")
-    parts.append(f"{times(summary.speedup)} against {baseline}")
+    by_name = _by_baseline(summary.speedup_over_eager, summary.speedup_over_compile)
+    parts.append(f"{times(summary.speedup)} against {baseline}{by_name}")
     parts.append(f"{percent(summary.share_of_limit)} of what the hardware allows")
     change = f"\nchange    {escape(summary.best_change)}" if summary.best_change and summary.best != "a0" else ""
     return ", ".join(parts) + change

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from app.terminal import print_verdict
 from tools import baseline
 from tools.baseline import PATIENCE_VARIABLE, VARIANTS_VARIABLE, Baseline, compile_seconds, torch_rows, wanted_variants
 from tools.errors import InfrastructureError
@@ -175,3 +178,13 @@ def test_a_variant_that_changes_its_arguments_sees_them_anew(tmp_path: Path) -> 
     found = list(rows(torch, job))
     assert [len(row.samples) for row in found] == [3]
     assert len(set(seen.read_text().split()[-4:])) == 1
+
+
+def test_the_terminal_tells_both_speeds_where_both_were_timed() -> None:
+    both = verdict({"eager": 8e-6, "compile": 2e-6})
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_verdict(console, both, "PyTorch")
+    print_verdict(console, verdict({"numpy": 3e-6}), "NumPy")
+    text = console.export_text()
+    assert "2x against PyTorch (8x against eager, 2x against the better torch.compile)" in text.replace(".00x", "x")
+    assert text.count("torch.compile") == 1
