@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
@@ -50,16 +51,13 @@ from tools.errors import InfrastructureError, WarpsmithError
 from tools.executor import Executor
 from tools.protocol import Operation
 from tools.targets.base import Target
-from tools.targets.cpu import CpuTarget
-from tools.targets.cuda import CudaTarget
+from tools.targets.choice import flags_for, target_for
 from tools.task import TaskSource
 
 NO_LIMIT = 1_000_000
 """Super-steps of the graph: the settings' limit of iterations ends it, and a person may raise that."""
 INTERRUPTED = "__interrupt__"
 """What the graph adds to the state that it streams when it waits for a person."""
-_TARGET: dict[str, Target] = {"cpp": CpuTarget(), "cuda": CudaTarget()}
-"""Where kernels of a language run."""
 
 
 async def optimize(
@@ -257,9 +255,14 @@ class _Drive:
             self._write_outcome(reason)
         return RunBroken(reason, message, advice)
 
+    @functools.cached_property
+    def _target(self) -> Target:
+        """Where the run's kernels are judged."""
+        return target_for(self.settings.language, self.settings.target)
+
     async def _open(self) -> Context:
         started = time.monotonic()
-        facts = await self.executor.open(self.task, _TARGET[self.settings.language].name)
+        facts = await self.executor.open(self.task, self._target.name)
         self.run.write_facts(facts.model_dump(mode="json"))
         kept = {"workload", "weight", "baseline_seconds", "limit_seconds"}
         self.journal.tell(
@@ -279,7 +282,7 @@ class _Drive:
             task=self.task,
             settings=self.settings,
             facts=facts,
-            flag_groups=_TARGET[self.settings.language].tunable_flags,
+            flag_groups=flags_for(self.settings.language, self._target),
             models=self.models,
             purse=self.casting.purse,
             answered=self.answered,
@@ -325,7 +328,7 @@ class _Drive:
         about: dict[str, JsonValue] = {
             "run": self.run.id,
             "task": self.task.name,
-            "target": _TARGET[self.settings.language].name,
+            "target": self._target.name,
             "models": self.settings.models.model_dump(mode="json"),
             "budgets": self.settings.budgets.model_dump(mode="json"),
             "parallel": self.settings.parallel,

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 from agents.models.base import Message, Reply, ToolCall
 from agents.settings import Role
 from prompts.render import render
-from tools.records import ENTRY_FILE
+from tools.records import ENTRY_FILE, Language
 
 Case: TypeAlias = Literal["truncated", "refused", "empty", "prose", "arguments"]
 
@@ -36,9 +36,11 @@ _FENCE = re.compile(
 _LABELS = {
     "cpp": {"cpp", "c++", "cxx", "cc", "c", "kernel.cpp", ""},
     "cuda": {"cuda", "cu", "cpp", "c++", "kernel.cu", ""},
+    "torch": {"python", "py", "python3", "kernel.py", ""},
 }
-_ENTRY = re.compile(r"\bsolve\s*\(")
-"""What every entry file defines: the contract's function."""
+_ENTRY = {"torch": re.compile(r"\bclass\s+ModelNew\b")}
+_SOLVE = re.compile(r"\bsolve\s*\(")
+"""What an entry file defines: the contract's class in Python, else its function."""
 
 
 def read(reply: Reply) -> Case | None:
@@ -52,23 +54,23 @@ def read(reply: Reply) -> Case | None:
     return None if reply.text.strip() else "empty"
 
 
-def fenced_kernel(text: str, language: Literal["cpp", "cuda"]) -> str | None:
+def fenced_kernel(text: str, language: Language) -> str | None:
     """The entry file in `text`: its last fenced block of that language which defines the contract's function."""
     blocks = [
         found["body"]
         for found in _FENCE.finditer(text)
-        if found["label"].lower() in _LABELS[language] and _ENTRY.search(found["body"])
+        if found["label"].lower() in _LABELS[language] and _ENTRY.get(language, _SOLVE).search(found["body"])
     ]
     return blocks[-1] if blocks else None
 
 
-def call_for(code: str, language: Literal["cpp", "cuda"], call: str) -> ToolCall:
+def call_for(code: str, language: Language, call: str) -> ToolCall:
     """The call to `run` that a fenced entry file stands for. call: its id."""
     candidate = {"files": {ENTRY_FILE[language]: code}}
     return ToolCall(id=call, name="run", arguments=json.dumps({"mode": "full", "candidates": [candidate]}))
 
 
-def told(case: Case, role: Role, reply: Reply, language: Literal["cpp", "cuda"], reply_tokens: int) -> list[Message]:
+def told(case: Case, role: Role, reply: Reply, language: Language, reply_tokens: int) -> list[Message]:
     """What joins the history: the model's own words, and what to do better. Calls that were not made are left out."""
     said = [Message(speaker="assistant", text=reply.text)] if reply.text.strip() else []
     text = render(
@@ -82,7 +84,7 @@ def told(case: Case, role: Role, reply: Reply, language: Literal["cpp", "cuda"],
     return [*said, Message(speaker="user", text=text, label="repair")]
 
 
-def answer_to_fence(answer: str, language: Literal["cpp", "cuda"]) -> Message:
+def answer_to_fence(answer: str, language: Language) -> Message:
     """What the judge said of a fenced entry file. Not a tool's message: no call asked for it."""
     text = render("fenced_answer.md", answer=answer, entry_file=ENTRY_FILE[language])
     return Message(speaker="user", text=text, label="run")

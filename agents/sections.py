@@ -94,7 +94,7 @@ def in_full(context: Context, past: Past, title: str, attempt: Attempt | None) -
         tunables=_tunables(kernel),
         flag_groups=_flag_groups(kernel, context),
         files=sorted(kernel.files.items()),
-        language="cuda" if kernel.language == "cuda" else "cpp",
+        language={"torch": "python"}.get(kernel.language, kernel.language),
         diagnosis=past.diagnosis(attempt),
     )
     return [Section(title.lower(), text, keep=31 if title == "Parent" else 32, may_be_cut=True)]

@@ -7,6 +7,8 @@ from typing import Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tools.records import Language, TargetName
+
 Role: TypeAlias = Literal["planner", "coder", "analyst"]
 
 DEFAULT_MODEL = "builtin:autotune"
@@ -78,8 +80,10 @@ class RunSettings(BaseModel):
 
     budgets: Budgets = Budgets()
     models: Models = Models()
-    language: Literal["cpp", "cuda"] = "cpp"
+    language: Language = "cpp"
     """What kernels are written in; the target follows from it."""
+    target: TargetName | None = None
+    """Where torch kernels run, which no language says; None: on the GPU where there is one."""
     parallel: int = Field(default=1, ge=1, le=16)
     """Hypotheses an iteration; their coders run in parallel, timings never do."""
     samples: int = Field(default=1, ge=1, le=8)

@@ -44,6 +44,7 @@ from memory.runs import RunFolder
 from tools.errors import WarpsmithError
 from tools.executor import Executor, executor_for
 from tools.records import TargetName
+from tools.targets.choice import target_of
 from tools.task import TaskSource
 
 BEGUN = "iteration_started"
@@ -102,13 +103,17 @@ class Prepared:
 def prepared(request: Request) -> Prepared:
     """Raises TaskError, KernelError, WarpsmithError."""
     task = task_at(request.task, request.settings)
+    language = "torch" if list(task.start) == ["torch"] else None
     if request.start is not None:
         kernel = kernel_at(request.start)
+        language = kernel.language
         task = task.model_copy(update={"start": task.start | {kernel.language: kernel}})
-        request = replace(request, target=request.target or ("cuda" if kernel.language == "cuda" else "cpu"))
+        request = replace(request, target=request.target or target_of([kernel.language], [kernel]))
     configuration = configure(request.asked, os.environ, Path.cwd())
     require_usable(configuration)
     settings = run_settings(request, configuration)
+    if language == "torch":
+        settings = settings.model_copy(update={"language": language, "target": request.target})
     executor = judged_at(request.executor, configuration)
     return Prepared(task, settings, executor, configuration, _config(request, task, settings, configuration))
 

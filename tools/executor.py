@@ -11,7 +11,7 @@ import functools
 import itertools
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
@@ -103,6 +103,8 @@ class ProcessExecutor:
         self._on_progress = on_progress or (lambda _: None)
         self._attempts, self._pause = attempts, pause
         self._service: JobProcess | None = None
+        self._targets: dict[str, object] = {}
+        """By task, as it was opened."""
         self._starting = asyncio.Lock()
         self._ids = itertools.count(1)
 
@@ -157,6 +159,7 @@ class ProcessExecutor:
         any number of times. Raises TaskError, KernelError and InfrastructureError.
         """
         losses = 0
+        self._remember_target(op, task, fields)
         while True:
             job = Job.model_validate({"id": str(next(self._ids)), "op": op, "task": task, **fields})
             try:
@@ -168,6 +171,15 @@ class ProcessExecutor:
                     raise ended.error from None
             if losses:
                 await asyncio.sleep(self._pause * 2 ** (losses - 1))
+
+    def _remember_target(self, op: Operation, task: TaskSource, fields: dict[str, object]) -> None:
+        """A torch kernel runs on either target: on the one that its task was opened for."""
+        if op == "open" and "target" in fields:
+            self._targets[task.id] = fields["target"]
+        kernels = (fields.get("kernel"), *cast("tuple[object, ...]", fields.get("kernels") or ()))
+        is_torch = any(isinstance(each, Kernel) and each.language == "torch" for each in kernels)
+        if is_torch and task.id in self._targets:
+            fields.setdefault("target", self._targets[task.id])
 
     async def close(self) -> None:
         """End the process and everything it started; the executor may be used again."""

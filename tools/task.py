@@ -165,7 +165,7 @@ def _check_names(manifest: Manifest, kind: TaskKind, tree: ast.Module, overrides
 def _start_kernels(folder: Path, start: StartFiles, *, required: bool) -> dict[Language, Kernel]:
     """The starting kernels; files that were only guessed (not `required`) may be absent."""
     kernels: dict[Language, Kernel] = {}
-    named: dict[Language, str | None] = {"cpp": start.cpp, "cuda": start.cuda}
+    named: dict[Language, str | None] = {"cpp": start.cpp, "cuda": start.cuda, "torch": start.torch}
     for language, name in named.items():
         if name is not None and (required or (folder / name).is_file()):
             kernels[language] = read_kernel(folder / _inside(folder, name, f"start.{language}"), language)

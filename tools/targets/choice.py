@@ -6,6 +6,9 @@ import re
 from collections.abc import Sequence
 
 from tools.records import Kernel, Language, TargetName
+from tools.targets.base import FlagGroup, Target
+from tools.targets.cpu import CpuTarget
+from tools.targets.cuda import CudaTarget
 from tools.targets.cuda_toolkit import find_devices
 
 _FOR_A_GPU = re.compile(r"\b__global__\b|^\s*(?:import|from)\s+(?:triton|cupy)\b|\bcuda_sources\s*=", re.MULTILINE)
@@ -20,6 +23,17 @@ def target_of(languages: Sequence[Language], kernels: Sequence[Kernel] = ()) -> 
     if "torch" in languages and (find_devices() or any(map(_is_for_a_gpu, kernels))):
         return "cuda"
     return "cpu"
+
+
+def target_for(language: Language, named: TargetName | None = None) -> Target:
+    """The target where a run's kernels are judged: of the language, or for `torch` the `named` one."""
+    name = (named or target_of([language])) if language == "torch" else target_of([language])
+    return CudaTarget() if name == "cuda" else CpuTarget()
+
+
+def flags_for(language: Language, target: Target) -> tuple[FlagGroup, ...]:
+    """What a tuner may try of the compiler: a torch kernel chooses its own flags."""
+    return () if language == "torch" else target.tunable_flags
 
 
 def _is_for_a_gpu(kernel: Kernel) -> bool:

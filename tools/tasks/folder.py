@@ -33,6 +33,7 @@ class StartFiles(Record):
 
     cpp: str | None = None
     cuda: str | None = None
+    torch: str | None = None
 
 
 class Manifest(Record):
