@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tools.ahead import KEPT, Ahead, Drawn, Wanted
 from tools.buffers import Changeable, WorkloadBuffers
 from tools.distributions import change_for
 from tools.errors import TaskError
@@ -74,9 +76,38 @@ class ContentSource:
         self._pools: dict[int, list[Inputs]] = {}
         self._kept: dict[int, list[Changeable]] = {}
         self._not_kept: set[int] = set()
+        self._drawing = threading.Lock()
+        self._ahead = Ahead(self._made_ahead)
+
+    def draw_ahead(self, wanted: Sequence[Wanted]) -> None:
+        """Begin to draw what `fresh` will be asked for in this order, and then what `timed` will keep, with the right
+        answers: while a compiler runs. Not where that would take cores that kernels are timed on, nor what a GPU makes.
+        """
+        if self._reference.source.kind == "numpy" and all(each.keeps_content for each in self._buffers):
+            kept = [(workload, KEPT) for workload in range(len(self._buffers)) for _ in range(POOL)]
+            self._ahead.begin([*wanted, *kept])
+
+    def drawn_beside(self, workload: int) -> Inputs:
+        """A draw for a thread of the judge's own, while the judge's first thread runs none of the task's code."""
+        with self._drawing:
+            return self._reference.draw(workload, secrets.randbits(63))
+
+    def _made_ahead(self, wanted: Wanted) -> Drawn:
+        workload, distribution = wanted
+        given = "given" if distribution == KEPT else distribution
+        with self._drawing:
+            inputs = self._reference.draw(workload, secrets.randbits(63), given)
+            if distribution == KEPT:
+                return Drawn(inputs, None)
+            expected = Expected(self._reference, workload, inputs, self._policy)
+            expected.work_out()
+        return Drawn(inputs, expected)
 
     def fresh(self, workload: int, distribution: str = "given") -> Content:
         """A new draw, written to the arena."""
+        ready = self._ahead.take((workload, distribution))
+        if ready is not None:
+            return self._write(workload, distribution, ready.inputs, ready.expected)
         begin = time.perf_counter()
         inputs = self._reference.draw(workload, secrets.randbits(63), distribution)
         self._draw_seconds[workload] = time.perf_counter() - begin
@@ -87,6 +118,7 @@ class ContentSource:
     def timed(self, workload: int) -> Content:
         """Content for one timed call: an older draw with secret changes where the device makes them or drawing is slow,
         else a new draw."""
+        self._ahead.join()
         changed = self._changed_there(workload) if self._can_change.get(workload, True) else None
         if changed is not None:
             return Content(self._reference, workload, "given", changed, self._policy)
@@ -107,7 +139,8 @@ class ContentSource:
         kept = self._kept.setdefault(workload, [])
         if len(kept) >= POOL:
             return secrets.choice(kept).write_changed()
-        drawn = self._reference.draw(workload, secrets.randbits(63), "given")
+        ready = self._ahead.take((workload, KEPT))
+        drawn = ready.inputs if ready is not None else self._reference.draw(workload, secrets.randbits(63), "given")
         changeable = self._buffers[workload].changeable(drawn)
         if changeable is None:
             self._not_kept.add(workload)
@@ -139,10 +172,11 @@ class ContentSource:
         for changeable in (each for kept in self._kept.values() for each in kept):
             changeable.close()
         self._kept.clear()
+        self._ahead.forget()
 
-    def _write(self, workload: int, distribution: str, inputs: Inputs) -> Content:
+    def _write(self, workload: int, distribution: str, inputs: Inputs, expected: Expected | None = None) -> Content:
         self._buffers[workload].write(inputs)
-        return Content(self._reference, workload, distribution, inputs, self._policy)
+        return Content(self._reference, workload, distribution, inputs, self._policy, expected)
 
 
 def _changed_in_secret(inputs: Inputs) -> Inputs:

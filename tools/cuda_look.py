@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -33,8 +32,7 @@ class CudaLook:
 
         def plan(name: str) -> bytes:
             index = int(name)
-            inputs = judge.reference.draw(index, secrets.randbits(63))
-            return encode_plan(judge.signatures[index], judge.buffers[index].slots, inputs)
+            return encode_plan(judge.signatures[index], judge.buffers[index].slots, judge.content.drawn_beside(index))
 
         self._sanitizing = Sanitizing(host, plan, [(tool, str(index)) for tool, index in self._jobs])
         self._outcomes: list[Outcome] | None = None

@@ -23,6 +23,10 @@ class Expected:
         self._host: tuple[Outputs, Outputs | None] | None = None
         self._noise: Outputs | None = None
 
+    def work_out(self) -> None:
+        """Make the values on the host now."""
+        self._arrays()
+
     def check(self, actual: Mapping[str, NDArray[Any]], *, brief: bool = False) -> Check:
         """Compare a kernel's outputs with it. A `brief` check that fails tells one wrong element only.
 

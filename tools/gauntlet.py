@@ -50,6 +50,7 @@ class Gauntlet:
         self._final = final
         self._stages = Stages(judge, kernel, self._explained)
         self._worst_error = 0.0
+        self._checks = self._chosen_checks()
         self._look: Look | None = None
         """The sanitizers, when they run beside the checks."""
 
@@ -66,6 +67,8 @@ class Gauntlet:
             racers = [self._kernel, *([self._incumbent] if self._incumbent is not None else [])]
             self._judge.prepare(SESSIONS * racers)
             self._look_early(workers)
+            must, may = self._checks
+            self._judge.draw_ahead([*must, *may, *((workload, "given") for workload in range(len(self._judge.names)))])
             build = self._stages.before_device()
         begin = time.perf_counter()
         opened = self._judge.open()
@@ -125,15 +128,7 @@ class Gauntlet:
 
     def _correct(self, runner: Runner, build: Build, evidence: Evidence) -> None:
         """Every workload on given inputs twice and on one other distribution; all others as time allows."""
-        judge = self._judge
-        names = judge.reference.distributions
-        workloads = range(len(judge.weights))
-        must = [(workload, "given") for workload in workloads]
-        others = [(workload, name) for workload in workloads for name in names[1:]]
-        _random.shuffle(others)
-        if others:
-            must += [next(pair for pair in others if pair[0] == workload) for workload in workloads]
-        may = [pair for pair in others if pair not in must] + [(workload, "given") for workload in workloads]
+        judge, (must, may) = self._judge, self._checks
         begin = time.perf_counter()
         done: list[JsonValue] = []
         for number, (workload, distribution) in enumerate(must + may):
@@ -151,6 +146,16 @@ class Gauntlet:
         self._worst_error = max(self._worst_error, runner.worst_error)
         evidence.output = runner.worker.output_text()
         evidence.details["worst_error"] = runner.worst_error
+
+    def _chosen_checks(self) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+        """Workloads and distributions: those that are checked, and those that are as time allows."""
+        workloads = range(len(self._judge.weights))
+        must = [(workload, "given") for workload in workloads]
+        others = [(workload, name) for workload in workloads for name in self._judge.reference.distributions[1:]]
+        _random.shuffle(others)
+        if others:
+            must += [next(pair for pair in others if pair[0] == workload) for workload in workloads]
+        return must, [pair for pair in others if pair not in must] + [(workload, "given") for workload in workloads]
 
     def _require_known_libraries(self, runner: Runner) -> None:
         strange = [name for name in runner.worker.mapped_libraries() if not self._judge.may_map(name)]
@@ -218,7 +223,7 @@ class Gauntlet:
     def _calls_after_timing(self, runner: Runner, evidence: Evidence) -> None:
         for workload in range(len(self._judge.weights)):
             for _ in range(CALLS_AFTER):
-                runner.call_unclocked(self._judge.content.fresh(workload))
+                runner.call_unclocked(self._judge.content.timed(workload))
                 runner.verify_last()
         self._require_known_libraries(runner)
         self._require_quiet(runner)

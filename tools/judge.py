@@ -212,6 +212,11 @@ class Judge:
         if self._is_open:
             self.device.prepare(self.buffers, sum(kernel.language != "torch" for kernel in kernels))
 
+    def draw_ahead(self, wanted: Sequence[tuple[int, str]]) -> None:
+        """See `ContentSource`; no use before the judge is open."""
+        if self._is_open:
+            self.content.draw_ahead(wanted)
+
     def look_early(self, kernel: Kernel) -> Look | None:
         """See `Device`; None before the judge is open."""
         return self.device.look_early(self, kernel) if self._is_open else None

@@ -58,6 +58,7 @@ def _groups(judge: Judge, wanted: Mapping[int, Kernel], incumbent: Kernel | None
     apart = not judge.device.shares_cores
     size = GROUP_APART if apart else GROUP
     with judge.lock(shared=True):
+        judge.draw_ahead([(workload, "given") for workload in range(len(judge.names))])
         made = {index: judge.compilers.take(kernel) for index, kernel in wanted.items()}
         if not apart:
             wait(made.values())
