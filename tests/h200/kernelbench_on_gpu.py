@@ -1,6 +1,6 @@
 """KernelBench files on a real GPU: each loads, is audited, has its baselines timed, and right and wrong kernels judged.
 
-    python -P tests/h200/kernelbench_on_gpu.py CHECKOUT [--files NAME...] [--dry-run]
+    python -P tests/h200/kernelbench_on_gpu.py CHECKOUT [--files NAME...] [--dry-run] [--merge FOLDER] [--table RECORD]
 
 CHECKOUT is a checkout of KernelBench; the files are taken as they stand there, and none of its code is kept here.
 Runs where warpsmith, PyCUDA, PyTorch and a GPU are; writes `kernelbench.json` to $OUT (else ./out), which is kept as
@@ -15,6 +15,7 @@ import datetime
 import hashlib
 import importlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -321,6 +322,41 @@ def judge_part(checkout: Path, files: list[File], path: Path) -> None:
         path.write_text(json.dumps(rows))
 
 
+def table(record: Report) -> list[str]:
+    """A row of Markdown for each recorded file: sizes, baselines, our kernel, verdicts, seconds for all of it."""
+    lines = [
+        "| file | largest array | eager | compile | tuned | ours | verdicts | took |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    return lines + [_table_row(row) for row in record["files"]]
+
+
+def _table_row(row: Report) -> str:
+    took = f"{row['seconds']:.0f} s"
+    if "refused" in row:
+        return f"| `{row['file']}` | | | | | | refused: {row['refused']['message'].split('.')[0]} | {took} |"
+    if "verdicts" not in row:
+        return f"| `{row['file']}` | | | | | | failed | {took} |"
+    workload = row["facts"]["workloads"][0]
+    seconds = {each["name"]: each["seconds"] for each in workload["baselines"]}
+    timed = [_microseconds(seconds.get(name)) for name in VARIANTS]
+    ours = [timing["seconds"] for verdict in row["verdicts"].values() for timing in verdict.get("timings", ())]
+    verdicts = ", ".join(f"{name} {verdict['status']}" for name, verdict in row["verdicts"].items())
+    largest = max((*workload["inputs"], *workload["outputs"]), key=_elements).split(": ")[1]
+    cells = [f"`{row['file']}`", largest, *timed, _microseconds(ours[0] if ours else None), verdicts, took]
+    return f"| {' | '.join(cells)} |"
+
+
+def _elements(described: str) -> int:
+    """Of an array as `name: dtype[sides]`."""
+    sides = described.rpartition("[")[2].rstrip("]").split(", ")
+    return math.prod(int(side) for side in sides if side.isdigit())
+
+
+def _microseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e6:.4g} µs"
+
+
 def report(row: Report) -> None:
     timed = {
         each["name"]: f"{each['seconds'] * 1e6:.1f}us"
@@ -343,12 +379,16 @@ def main() -> None:
     parser.add_argument("--files", nargs="*", default=[], help="only those whose path holds one of these")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--parts", type=int, default=3, help="processes that judge")
+    parser.add_argument("--table", type=Path, help="only print the table of a record")
     parser.add_argument("--merge", type=Path, help="only merge what a run that was cut short left in this folder")
     parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     checkout = given.checkout / "KernelBench" if (given.checkout / "KernelBench").is_dir() else given.checkout
     files = [file for file in FILES if not given.files or any(part in file.path for part in given.files)]
     os.environ.setdefault("WARPSMITH_COMPILE_SECONDS", COMPILE_SECONDS)
+    if given.table is not None:
+        print("\n".join(table(json.loads(given.table.read_text()))))
+        return
     if given.merge is not None:
         merged(given.merge, [file.path for file in FILES])
         return
