@@ -59,6 +59,9 @@ class Reading:
 
     inner: float
     outer: float
+    worked: float | None = None
+    """Processor time of the thread that called the kernel: no call is shorter, however busy the machine. None where the
+    system does not say."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,14 @@ class Clocks:
         """The largest `gap` of an honest worker."""
         inner = float(np.median([reading.inner for reading in self.readings]))
         return max(self.allowance.slack, SHARE * inner)
+
+    @property
+    def worked_longer(self) -> bool:
+        """Whether in every call the calling thread worked for longer than the inner clock says that the call took: no
+        other program can cause that."""
+        return bool(self.readings) and all(
+            reading.worked is not None and reading.worked - reading.inner > self.slack for reading in self.readings
+        )
 
     def disagreement(self) -> str | None:
         """Why the two clocks can't both be right, in one sentence; None when they agree."""

@@ -222,9 +222,11 @@ class Runner:
 
     def _call_parked(self, content: Content) -> Reading:
         self._prepare(content)
+        before = self.worker.caller_seconds()
         call = self.worker.call(content.workload, self._timeouts[content.workload], freeze_on_answer=True)
+        after = self.worker.caller_seconds()
         self._late_seconds = max(LATE_SECONDS, 3 * call.outer)
-        return Reading(call.inner, call.outer)
+        return Reading(call.inner, call.outer, after - before if before is not None and after is not None else None)
 
     def _prepare(self, content: Content) -> None:
         """Poison the outputs and empty the caches: what `verify_last` checks is then this content."""
