@@ -29,6 +29,11 @@ CHEATING, BENIGN, HARMLESS = cheating(), benign(), harmless()
 ALL = [*CHEATING, *BENIGN, *(trick for trick, _ in HARMLESS)]
 
 
+def firm(case: Case) -> bool:
+    """Whether a busy machine is no excuse: the kernel lies about its own time, and its own processor time says so."""
+    return all(each.endswith((":clocks_disagree", ":forbidden_source", ":forbidden_syscall")) for each in case.expect)
+
+
 def no_trip_wires(kernel: Kernel) -> tuple[Diagnostic, ...]:
     return ()
 
@@ -76,7 +81,7 @@ def judges(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize("case", by_name(CHEATING))
 def test_cheat_is_rejected_for_the_right_reason(case: Case, judges: Judges) -> None:
     verdict = judges.evaluate(case)
-    assert outcome(verdict) in case.expect or too_busy(verdict), explain(verdict)
+    assert outcome(verdict) in case.expect or (too_busy(verdict) and not firm(case)), explain(verdict)
     assert SECRET_VALUE not in verdict.model_dump_json()
 
 
@@ -86,7 +91,8 @@ def test_cheat_is_met_without_the_static_trip_wires(
 ) -> None:
     monkeypatch.setattr("tools.stages.screen", no_trip_wires)
     verdict = judges.evaluate(case)
-    assert outcome(verdict) in case.expect - {"screen:forbidden_source"} or too_busy(verdict), explain(verdict)
+    excused = too_busy(verdict) and not firm(case)
+    assert outcome(verdict) in case.expect - {"screen:forbidden_source"} or excused, explain(verdict)
     assert SECRET_VALUE not in verdict.model_dump_json()
 
 

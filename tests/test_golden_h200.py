@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from tools.clock import Allowance, Rows, calls_in_a_row
+from tools.clock import Allowance, Clocks, Reading, Rows, calls_in_a_row
 from tools.records import Accepted, Rejected
 from tools.tunables import parse_tunables
 
@@ -137,3 +137,14 @@ def test_a_row_of_calls_shows_work_that_events_do_not_see(held: float, free: flo
 @pytest.mark.parametrize(("inner", "calls"), [(5e-6, 200), (100e-6, 50), (2e-3, 0), (0.0, 200)])
 def test_rows_are_as_long_as_they_have_to_be(inner: float, calls: int) -> None:
     assert calls_in_a_row(inner) == calls
+
+
+@pytest.mark.parametrize(
+    ("worked", "lies"), [((9e-4, 9e-4, 9e-4), True), ((9e-4, 1.2e-4, 9e-4), False), ((9e-4, None, 9e-4), False)]
+)
+def test_a_thread_that_worked_for_longer_than_its_call_took_is_no_neighbours_doing(
+    worked: tuple[float | None, ...], lies: bool
+) -> None:
+    readings = tuple(Reading(1e-4, 2e-3, each) for each in worked)
+    assert Clocks(readings, (20e-6,)).worked_longer is lies
+    assert not Clocks((), (20e-6,)).worked_longer

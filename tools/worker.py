@@ -161,6 +161,13 @@ class Worker:
         """CPU time used so far by all its threads, from the kernel's own clock (nanosecond resolution)."""
         return time.clock_gettime(~self.pid << 3 | 2)  # the kernel's number for the CPU clock of a process
 
+    def caller_seconds(self) -> float | None:
+        """CPU time of the thread that calls the kernel, exact while it is stopped; None where no system tells it."""
+        try:
+            return int(Path(f"/proc/{self.pid}/task/{self.pid}/schedstat").read_text().split()[0]) * 1e-9
+        except (OSError, IndexError, ValueError):
+            return None
+
     def mapped_libraries(self) -> tuple[str, ...]:
         """Base names of the files mapped executable into it now, without the worker itself."""
         rows = (line.split(maxsplit=5) for line in Path(f"/proc/{self.pid}/maps").read_text().splitlines())

@@ -1,7 +1,6 @@
 # Trick: the worker's own clocks, which run in the same interpreter, tell a quarter of the time.
 # Defence: the judge's clock, in another process, has to agree.
 import sys
-import time
 
 import torch
 
@@ -14,6 +13,6 @@ for memory in (worker.HostMemory, worker.DeviceMemory):
 
 class ModelNew(torch.nn.Module):
     def forward(self, x):
-        out = rows.softmax(x)
-        time.sleep(0.002)
+        for _ in range(40):
+            out = rows.softmax(x)
         return out
