@@ -11,7 +11,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
-from agents.models.money import ledger
+from agents.models.money import ledger_of
 from agents.settings import ROLES
 from app.log_lines import time_of
 from app.report import baseline_name
@@ -157,7 +157,7 @@ def contender(run: RunFolder, letter: str = "A") -> Contender:
     """One run in the figures that are compared."""
     summary, attempts, events = summarize(run), run.attempts(), run.events()
     total, at_work = summary.spending.total, WorkTime(events)
-    reached = _reached(run, attempts, summary.best, at_work)
+    reached = _reached(events, attempts, summary.best, at_work)
     facts = run.facts() or {}
     hardware = facts.get("hardware")
     return Contender(
@@ -242,13 +242,15 @@ class WorkTime:
         return by_then
 
 
-def _reached(run: RunFolder, attempts: Sequence[Attempt], best: str | None, at_work: WorkTime) -> dict[str, object]:
+def _reached(
+    events: Sequence[Json], attempts: Sequence[Attempt], best: str | None, at_work: WorkTime
+) -> dict[str, object]:
     """What it took until the best was judged."""
     place = next((place for place, attempt in enumerate(attempts) if attempt.id == best), None)
     if place is None:
         return {}
     found = attempts[place]
-    paid = [row for row in ledger(run) if row.iteration <= found.iteration]
+    paid = [row for row in ledger_of(events) if row.iteration <= found.iteration]
     prices = [row.dollars for row in paid if row.dollars is not None]
     return {
         "best_after_seconds": at_work.at(found.judged_at),

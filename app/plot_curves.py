@@ -5,7 +5,6 @@ A line is told from the others by its letter at its end, by its colour and by it
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,8 @@ from app.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, grid_x, gr
 
 STYLES = 6
 """Colours with their dashes; then they begin anew."""
+_LABEL = 80
+"""Width of a line's label, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -45,20 +46,22 @@ def curves(lines: Sequence[Curve], axis: str, tell: Callable[[float], str]) -> s
 
 def _lines(drawn: Sequence[tuple[int, Curve]], x: Scale, y: Scale) -> list[str]:
     parts: list[str] = []
-    last = -math.inf
+    taken: list[tuple[float, float]] = []
     for place, line in sorted(drawn, key=lambda pair: -pair[1].points[-1][1]):
         first, ratio = line.points[0]
         path = f"M{x(first)} {y(ratio)}"
         for along, ratio in line.points[1:]:
             path += f"H{x(along)}V{y(ratio)}"
         end, height = x(max(line.end, line.points[-1][0])), y(ratio)
-        text_at = max(height + 4, last + 15)
-        last = text_at
+        text_at = height + 4
+        while any(abs(end - tx) < _LABEL and abs(text_at - ty) < 15 for tx, ty in taken):
+            text_at += 3
+        taken.append((end, text_at))
         tip = quoted(f"{line.letter}: {line.name}, {line.points[-1][1]:.2f}x in the end")
         parts.append(
             f'<g><title>{tip}</title><path class="line c{place % STYLES}" d="{path}H{end}"/>'
             f'<circle class="end c{place % STYLES}" cx="{end}" cy="{height}" r="4"/>'
-            f"{label(WIDTH - RIGHT + 10, text_at, f'{line.letter}  {line.points[-1][1]:.2f}x', style='name')}</g>"
+            f"{label(end + 9, text_at, f'{line.letter}  {line.points[-1][1]:.2f}x', style='name')}</g>"
         )
     return parts
 

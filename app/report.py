@@ -78,7 +78,7 @@ def page_fields(run: RunFolder) -> dict[str, object]:
         "failures": failures(run, attempts),
         "hardware": hardware_rows(facts),
         **_winner_fields(run, attempts, summary),
-        **spending_fields(run),
+        **spending_fields(run, summary.spending),
         "command": command(run),
         "check_command": check_command(run, summary.best) if summary.best else "",
         "profile_command": profile_command(run, summary.best) if summary.best else "",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from app import quantities
 from app.plots import bars
-from app.spending import Round, spending_of
+from app.spending import Round, Spending
 from memory.runs import RunFolder
 
 
-def spending_fields(run: RunFolder) -> dict[str, object]:
+def spending_fields(run: RunFolder, spending: Spending) -> dict[str, object]:
     """What the template shows of it."""
-    spending = spending_of(run)
     several = len(spending.rows) > 1
     return {
         "spending": spending,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from agents.models.money import LedgerRow, ledger
+from agents.models.money import LedgerRow, ledger_of
 from agents.settings import ROLES
 from app.event_lines import CASE_WORDS, FAULT_WORDS
 from app.plain import one_line
@@ -108,12 +108,13 @@ class Spending(BaseModel):
 
 def spending_of(run: RunFolder) -> Spending:
     """Read a run's events. Raises RunFolderError when they can't be read."""
-    entries = ledger(run)
+    events = run.events()
+    entries = ledger_of(events)
     retries: Counter[tuple[str, str]] = Counter()
     corrections: Counter[tuple[str, str]] = Counter()
     cases: Counter[str] = Counter()
     changes: list[Change] = []
-    for event in run.events():
+    for event in events:
         who = (str(event.get("role")), str(event.get("model")))
         if event["event"] == "model_retried":
             retries[who] += 1

@@ -267,8 +267,13 @@ class LedgerRow(BaseModel):
 
 def ledger(run: RunFolder) -> list[LedgerRow]:
     """The run's calls by iteration, role and model, in the order in which they began."""
+    return ledger_of(run.events())
+
+
+def ledger_of(events: Iterable[Mapping[str, Any]]) -> list[LedgerRow]:
+    """The same of events that were read already."""
     rows: dict[tuple[int, str, str], list[Mapping[str, Any]]] = {}
-    for event in run.events():
+    for event in events:
         if event["event"] in PAID_EVENTS:
             key = (int(str(event.get("iteration", 0))), str(event["role"]), str(event["model"]))
             rows.setdefault(key, []).append(event)

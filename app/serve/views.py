@@ -77,7 +77,7 @@ def run_now(run: RunFolder, href: str) -> Fields:
         "hints": run.standing_hints(),
         "href": href,
         "address": _attempts_of(href),
-        **spending_fields(run),
+        **spending_fields(run, summary.spending),
     }
 
 
