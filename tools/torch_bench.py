@@ -118,7 +118,9 @@ class TorchBench:
             {"workload": name, **{key: seen.get(key) for key in ("kernels", "operators")}}
             for name, seen in zip(judge.names, traced, strict=True)
         ]
-        if self._home.target == "cuda" and not any(seen.get("kernels") for seen in traced):
+        if trouble := next((str(seen["trouble"]) for seen in traced if "trouble" in seen), ""):
+            evidence.details["could_not_check"] = f"the profiler does not start: {trouble}"
+        elif self._home.target == "cuda" and not any(seen.get("kernels") for seen in traced):
             evidence.details["could_not_check"] = "the profiler saw nothing run on the device"
         evidence.details["own_share_of_device_time"] = shares
         evidence.details["trace_seconds"] = time.perf_counter() - begin

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from tools.cache import entry_of, stored
 from tools.contract import Scalar
-from tools.errors import KernelError
+from tools.errors import InfrastructureError, KernelError
 from tools.process import run_command
 from tools.records import BuildReport, Diagnostic, Kernel, Reason
 from tools.targets.base import Build
@@ -51,6 +51,8 @@ def build_torch(
     """Build it, or return the cached build, failed ones too. Raises KernelError and InfrastructureError."""
     _require_plain_paths(kernel)
     server = torch_server(home.target, home.uuid)
+    if home.target == "cuda" and not server.cuda_version:
+        raise InfrastructureError("PyTorch is built without CUDA here", "Install a build of it for your driver.")
     plans = [_plan(call) for call in calls]
     identity = [
         *("torch", FORMAT, kernel.id, home.target, architecture or "", server.torch_version, *libraries),

@@ -19,6 +19,9 @@ from typing import Any
 
 from tools.torch_load import SOURCES, load_module, make_model, place_caches, place_extensions, refuse_compilers, told
 
+SCALARS = (7, 16, 1)
+"""Values of scalar inputs in the first calls: Triton makes other code for 1, and for multiples of 16."""
+
 
 def serve(descriptors: list[int], guard: str) -> None:
     """Build, and tell: first whether it was built, then that its first calls are over."""
@@ -43,8 +46,9 @@ def serve(descriptors: list[int], guard: str) -> None:
     _tell(answers, {"built": True})
     for call, model in zip(plan["calls"], models, strict=True):
         try:
-            with torch.no_grad():
-                model(*_arguments(torch, call, plan["device"]))
+            for number in SCALARS if call["scalars"] else SCALARS[:1]:
+                with torch.no_grad():
+                    model(*_arguments(torch, call, plan["device"], number))
             if plan["device"] == "cuda":
                 torch.cuda.synchronize()
         except BaseException as error:  # noqa: BLE001 - as above
@@ -58,8 +62,8 @@ def _model(torch: Any, module: Any, call: dict[str, Any], device: str) -> Any:
     return make_model(module, call, state, device)
 
 
-def _arguments(torch: Any, call: dict[str, Any], device: str) -> list[Any]:
-    scalars = {"int64": 1, "float64": 1.0, "bool": True}
+def _arguments(torch: Any, call: dict[str, Any], device: str, number: int) -> list[Any]:
+    scalars = {"int64": number, "float64": number + 0.5, "bool": bool(number % 2)}
     made: list[Any] = []
     for kind, value in call["arguments"]:
         if kind == "constant":

@@ -96,6 +96,8 @@ class TorchServer:
                 f"Install PyTorch: {sys.executable} -m pip install torch",
             )
         self.torch_version: str = ready["torch"]
+        self.cuda_version: str | None = ready["cuda"]
+        """That PyTorch is built for."""
         self._control.settimeout(PATIENCE_SECONDS)
 
     @property

@@ -14,6 +14,10 @@ MOST_NAMES = 400
 NAME_CHARACTERS = 300
 
 
+class NoProfilerError(Exception):
+    """The profiler does not work here: nothing is said about the kernel."""
+
+
 def warm_up(torch: Any, device: str) -> None:
     """Start and stop it once, before the kernel is loaded: the first time takes long."""
     _watched(torch, device, lambda: torch.empty(1, device=device).fill_(1))
@@ -48,13 +52,16 @@ def _watched(torch: Any, device: str, work: Callable[[], Any]) -> list[Any]:
     except TypeError:  # an older framework: this thread alone
         settings = bare._ExperimentalConfig()
     config = bare.ProfilerConfig(bare.ProfilerState.KINETO, *(False,) * 5, settings, "")
-    torch.autograd._prepare_profiler(config, activities)
-    torch.autograd._enable_profiler(config, activities)
+    try:
+        torch.autograd._prepare_profiler(config, activities)
+        torch.autograd._enable_profiler(config, activities)
+    except Exception as error:
+        raise NoProfilerError(f"{type(error).__name__}: {error}") from error
     try:
         work()
-    finally:
         if device == "cuda":
             torch.cuda.synchronize()
+    finally:
         result = torch.autograd._disable_profiler()
     events: list[Any] = result.events()
     return events

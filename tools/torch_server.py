@@ -49,13 +49,13 @@ def main() -> None:
     try:
         entering = ctypes.CDLL(jail).jail_enter
         ctypes.CDLL(guard)
-        version = _preload(target)
+        versions = _preload(target)
     except (ImportError, OSError) as error:
         control.send(json.dumps({"ready": False, "why": str(error)}).encode())
         return
     gc.collect()
     gc.freeze()  # so that children do not copy all pages when they collect
-    control.send(json.dumps({"ready": True, "torch": version}).encode())
+    control.send(json.dumps({"ready": True, **versions}).encode())
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, REQUEST_BYTES, MOST_DESCRIPTORS)
         if not data:
@@ -75,7 +75,7 @@ def main() -> None:
         control.send(json.dumps({"pid": pid}).encode())
 
 
-def _preload(target: str) -> str:
+def _preload(target: str) -> dict[str, Any]:
     for name in PRELOADED[target]:
         if name in NEEDED or importlib.util.find_spec(name.partition(".")[0]) is not None:
             importlib.import_module(name)
@@ -85,7 +85,7 @@ def _preload(target: str) -> str:
     torch: Any = importlib.import_module("torch")
     if target == "cuda" and importlib.util.find_spec("triton") is not None:
         _warm_triton()
-    return str(torch.__version__)
+    return {"torch": str(torch.__version__), "cuda": torch.version.cuda}
 
 
 def _warm_triton() -> None:

@@ -100,6 +100,7 @@ class Worker:
         self._folder = Path(plan["folder"])
         self._calls = plan["workloads"]
         self._purpose = plan["purpose"]
+        self._no_profiler = ""
         self._guarding = self._purpose == "guard"
         self._checker = Checker(self._torch, memory.name)
         known = framework_namespaces()
@@ -243,8 +244,18 @@ class Worker:
                 self._memory.copy(made.data_ptr(), target, want.nbytes)
                 return
 
+    def warm_profiler(self) -> None:
+        """Start the profiler once, before the kernel is there."""
+        profile: Any = importlib.import_module("tools.torch_profile")
+        try:
+            profile.warm_up(self._torch, self._memory.name)
+        except profile.NoProfilerError as error:
+            self._no_profiler = str(error)
+
     def traced(self) -> list[dict[str, Any]]:
         """What the framework's profiler sees of a few calls: operators, and kernels on the device, by workload."""
+        if self._no_profiler:
+            return [{"trouble": self._no_profiler} for _ in self.workloads]
         tracing: Any = importlib.import_module("tools.torch_profile")
         return [
             tracing.profiled(self._torch, self._memory.name, lambda index=index: self.run(index, 0), TRACED_CALLS)
@@ -310,7 +321,7 @@ def serve(descriptors: list[int], guard: str) -> None:
     if plan["device"] == "cpu":
         importlib.import_module("ctypes").CDLL(guard).guard_report(answers)
     if plan["purpose"] == "trace":
-        importlib.import_module("tools.torch_profile").warm_up(torch, plan["device"])
+        worker.warm_profiler()
     try:
         worker.load()
     except BaseException as error:  # noqa: BLE001 - the kernel's code may raise anything
