@@ -140,7 +140,8 @@ class Patience:
 
 
 def rows(torch: Any, job: Job) -> Iterator[Row]:
-    """Time every variant of the job. Raises TaskError when the task's own code fails."""
+    """Time every variant of the job, PyTorch itself first on every workload: a compiler may end this process. Raises
+    TaskError when the task's own code fails."""
     place = Place(torch, job.device)
     allow_tf32(torch, job.source.policy)
     clock = DeviceClock(torch) if place.on_gpu else HostClock()
@@ -148,18 +149,25 @@ def rows(torch: Any, job: Job) -> Iterator[Row]:
     with ExitStack() as modes:
         modes.enter_context(torch.no_grad())
         modes.enter_context(_autocast(torch, job))
-        for workload in range(len(job.source.workloads)):
-            yield from _workload_rows(torch, job, backend, clock, workload)
-            place.forget()
+        for variants in ((EAGER,), tuple(name for name in job.variants if name != EAGER)):
+            for workload in range(len(job.source.workloads) if variants else 0):
+                yield from _workload_rows(job, backend, clock, workload, variants)
+                place.forget()
 
 
 def _workload_rows(
-    torch: Any, job: Job, backend: KernelBenchBackend, clock: DeviceClock | HostClock, workload: int
+    job: Job,
+    backend: KernelBenchBackend,
+    clock: DeviceClock | HostClock,
+    workload: int,
+    variants: tuple[str, ...],
 ) -> Iterator[Row]:
+    """Each variant raced with PyTorch itself."""
+    torch = backend.place.torch
     model, arguments = backend.prepared(workload, backend.given(workload, random.getrandbits(62)))
     restore = _restorer(torch, model, arguments)
-    works: dict[str, Work] = {}
-    for variant in job.variants:
+    works: dict[str, Work] = {EAGER: _made(torch, EAGER, model, arguments)}
+    for variant in variants:
         start = time.perf_counter()
         try:
             with Patience().within(job.patience):
