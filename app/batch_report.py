@@ -103,7 +103,9 @@ def render(summary: BatchSummary, folder: Path) -> str:
     def within(run: str) -> str:
         return str(Path(run).relative_to(folder)) if Path(run).is_relative_to(folder) else run
 
-    return rendered("batch.html.j2", fields | {"bounds": bounds(summary.plan), "within": within})
+    return rendered(
+        "batch.html.j2", fields | {"bounds": bounds(summary.plan), "within": within}, ("page.css", "batch.css")
+    )
 
 
 def bounds(plan: Plan) -> list[tuple[str, str]]:
