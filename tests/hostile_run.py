@@ -7,7 +7,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from agents.batch import Batch, Begun, Granted, Plan, QueuedTask, Turned
+from agents.batch_queue import TASK_FIELD, BatchFolder
 from memory.runs import RunFolder
+from tests.stub_executor import TASK
 from tests.synthetic_run import make_run
 
 TAGS = "</style></title></pre><script>window.pwned=1</script><img src=http://evil.example/x onerror=window.pwned=1>"
@@ -44,6 +47,29 @@ def hostile_run(root: Path, attempts: int = 12) -> RunFolder:
     stamped = [{"v": 2, "time": f"2026-11-30T10:00:{place:02d}Z"} | line for place, line in enumerate(lines)]
     (run.path / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in stamped))
     return RunFolder(run.path)
+
+
+def hostile_batch(root: Path) -> BatchFolder:
+    """Two tasks with hostile paths: one that ended, one that had no turn."""
+    tasks = tuple(QueuedTask(key=key, path=f"tasks/{key} {HOSTILE[:200]}", task=TASK) for key in ("good", "waiting"))
+    made = BatchFolder.create(root, Batch(version="0", name="two", tasks=tasks, passed_over=()))
+    run = make_run(made.runs, attempts=6)
+    run.write_config({**run.config(), TASK_FIELD: "good"})
+    plan = Plan.model_validate({"settings": {}, "shared": {"dollars": 5.0}})
+    with made.journal() as journal:
+        journal.add(Begun(time=1.0, elapsed=0.0, plan=plan))
+        journal.add(Granted(elapsed=1.0, task="good"))
+        journal.add(
+            Turned(
+                elapsed=2.0,
+                task="good",
+                reason="iterations",
+                iterations=5,
+                share_of_limit=0.3,
+                device_seconds=9.0,
+            )
+        )
+    return made
 
 
 class _Breaks(HTMLParser):

@@ -18,8 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from agents.batch import Batch, Begun, Granted, Plan, QueuedTask, Turned
-from agents.batch_queue import TASK_FIELD, BatchFolder
 from agents.events import Journal
 from app.serve.catalog import Catalog, state_of
 from app.serve.feed import LONGEST, PIECE, Feed, latest, words
@@ -31,35 +29,11 @@ from memory.lesson_store import LessonStore
 from memory.lessons import Draft, Evidence
 from memory.runs import RunFolder
 from tests.dashboard import TOKEN, Dashboard, dashboard
-from tests.hostile_run import HOSTILE, breaks, hostile_run
-from tests.stub_executor import TASK
+from tests.hostile_run import HOSTILE, breaks, hostile_batch, hostile_run
 from tests.synthetic_run import make_run
 from tools.errors import WarpsmithError
 
 SECRET = "what lies beside the runs"
-
-
-def make_batch(root: Path) -> BatchFolder:
-    """Two tasks: one that ended, one that had no turn."""
-    tasks = tuple(QueuedTask(key=key, path=f"tasks/{key} {HOSTILE[:200]}", task=TASK) for key in ("good", "waiting"))
-    made = BatchFolder.create(root, Batch(version="0", name="two", tasks=tasks, passed_over=()))
-    run = make_run(made.runs, attempts=6)
-    run.write_config({**run.config(), TASK_FIELD: "good"})
-    plan = Plan.model_validate({"settings": {}, "shared": {"dollars": 5.0}})
-    with made.journal() as journal:
-        journal.add(Begun(time=1.0, elapsed=0.0, plan=plan))
-        journal.add(Granted(elapsed=1.0, task="good"))
-        journal.add(
-            Turned(
-                elapsed=2.0,
-                task="good",
-                reason="iterations",
-                iterations=5,
-                share_of_limit=0.3,
-                device_seconds=9.0,
-            )
-        )
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +44,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = place / "runs"
     make_run(runs)
     hostile_run(runs)
-    make_batch(runs)
+    hostile_batch(runs)
     store = LessonStore(runs / "lessons.sqlite")
     text = HOSTILE.replace("\0", "").replace("\ud800", "")
     evidence = Evidence(run=text[:100], attempt="a7", kind="rejected", reason="wrong_result", at=1.0)
@@ -307,7 +281,7 @@ def test_damaged_folders_are_listed_and_say_what_is_wrong(tmp_path: Path) -> Non
         runs[name] = make_run(tmp_path / "runs", attempts=3)
         (runs[name].path / name).write_bytes(damage)
     (tmp_path / "runs" / "empty").mkdir()
-    torn = make_batch(tmp_path / "runs")
+    torn = hostile_batch(tmp_path / "runs")
     (torn.path / "queue.jsonl").write_text('{"event": "nothing"}\n')
     with dashboard(tmp_path / "runs") as site:
         home = site.get("/")

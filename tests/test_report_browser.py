@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from app.batch_report import write_summary
+from app.batch_summary import summarize_batch
 from app.compare import compare
 from app.compare_report import parts_of
 from app.pages import rendered
 from app.report import writable, write_report
 from tests.browser import PHONE, Window, barriers, overflows, window
-from tests.hostile_run import hostile_run
+from tests.hostile_run import hostile_batch, hostile_run
 from tests.synthetic_run import make_run
 
 A4 = {"width": 794, "height": 1123}
@@ -27,16 +29,22 @@ def chromium() -> Iterator[Window]:
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """An ordinary report, a hostile one, and both runs side by side."""
+    """An ordinary report, a hostile one, both runs side by side, and a batch's."""
     root = tmp_path_factory.mktemp("runs")
     plain, hostile = make_run(root), hostile_run(root)
     side_by_side = root / "compare.html"
     page = rendered("compare.html.j2", {"compared": parts_of(compare([plain, hostile]))})
     side_by_side.write_text(writable(page), encoding="utf-8")
-    return {"plain": write_report(plain), "hostile": write_report(hostile), "compare": side_by_side}
+    batch = hostile_batch(root)
+    return {
+        "plain": write_report(plain),
+        "hostile": write_report(hostile),
+        "compare": side_by_side,
+        "batch": write_summary(batch, summarize_batch(batch)),
+    }
 
 
-@pytest.mark.parametrize("name", ["plain", "hostile", "compare"])
+@pytest.mark.parametrize("name", ["plain", "hostile", "compare", "batch"])
 def test_a_page_can_be_read_everywhere_and_asks_for_nothing(
     chromium: Window, reports: dict[str, Path], name: str
 ) -> None:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from app import plot_claim, plot_curves
+from app.batch_report import render as batch_page
+from app.batch_summary import summarize_batch
 from app.cli import app
 from app.compare import WorkTime, compare, contender
 from app.compare_report import parts_of
@@ -28,7 +30,7 @@ from app.report_source import sources
 from app.report_tree import Node, tree
 from app.summary import summarize
 from memory.runs import Attempt, RunFolder
-from tests.hostile_run import breaks, hostile_run
+from tests.hostile_run import breaks, hostile_batch, hostile_run
 from tests.synthetic_run import make_run
 
 
@@ -323,7 +325,12 @@ def test_the_command_compares_and_says_what_it_can_not(tmp_path: Path) -> None:
 
 def test_no_hostile_text_gets_out_of_its_place(tmp_path: Path) -> None:
     run = hostile_run(tmp_path)
-    pages = [render(run), rendered("compare.html.j2", {"compared": parts_of(compare([run, run]))})]
+    batch = hostile_batch(tmp_path)
+    pages = [
+        render(run),
+        rendered("compare.html.j2", {"compared": parts_of(compare([run, run]))}),
+        batch_page(summarize_batch(batch), batch.path),
+    ]
     for page in pages:
         assert breaks(page) == []
     assert "&lt;script&gt;" in pages[0] and "naïve" in pages[0]
