@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tools import reference
 from tools.distributions import DISTRIBUTIONS, transform
+from tools.errors import TaskError
 from tools.expected import Expected
 from tools.hardware import instruments
 from tools.numerics import QUIET, Slices, granted
@@ -150,3 +152,21 @@ def test_what_may_be_sorted_or_a_choice_is_left_to_the_host(monkeypatch: pytest.
         assert torch_distributions.transformed(HERE, "shifted", array, rng, signed=True) is None
     small = rng.standard_normal((2, 2))
     assert torch_distributions.transformed(HERE, "shifted", small, rng, signed=True) is None
+
+
+class Broken(OnHost):
+    """A GPU that has no room."""
+
+    def tensor(self, value: Any, *, wide: bool = False) -> Any:  # noqa: ARG002
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+
+def test_a_reference_that_fails_on_the_gpu_runs_on_the_host_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "torch_place", lambda target: Broken(torch) if target == "cuda" else Place(torch))
+    with pytest.raises(TaskError) as caught:
+        KernelBenchBackend(read_task(TASK), Broken(torch))
+    assert caught.value.fault == "too_large"
+    found = load_reference(read_task(TASK), "cuda")
+    assert not found.on_gpu
+    assert any("on the GPU it fails" in note and "more memory" in note for note in found.notes)
+    assert not any("GPU" in note for note in load_reference(read_task(TASK)).notes)

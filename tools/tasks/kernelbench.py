@@ -149,7 +149,8 @@ class KernelBenchBackend:
         return init, arguments, dict(self._state_names)
 
     def _tensors(self, inputs: Mapping[str, Value], *, wide: bool = False) -> dict[str, Any]:
-        return {name: self.place.tensor(value, wide=wide) for name, value in inputs.items()}
+        with user_call(self._source.files, f"{self._source.entry}: the inputs can't be handed to PyTorch"):
+            return {name: self.place.tensor(value, wide=wide) for name, value in inputs.items()}
 
     def _call_arguments(self, workload: int, tensors: Mapping[str, Any]) -> list[Any]:
         return [tensors[item] if isinstance(item, str) else item.value for item in self._templates[workload]]

@@ -125,7 +125,8 @@ def _place(error: BaseException, files: Mapping[str, str]) -> str:
 
 
 def _is_torch_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    words = ("allocate memory", "out of memory")
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
 def _size(count: float) -> str:
