@@ -96,7 +96,8 @@ class Service:
                 judge = self._judges.get((TaskSource.model_validate(request["task"]).id, _target(request)))
                 if isinstance(judge, Judge) and not judge.device.shares_cores:
                     asked = request["kernels"] if request["op"] == "quick" else [request["kernel"]]
-                    judge.compilers.begin([kernel for kernel in map(_kernel, asked) if not screen(kernel)])
+                    wanted = [kernel for kernel in map(_kernel, asked) if not screen(kernel)]
+                    judge.compilers.begin([each for each in wanted if each.language != "torch"])  # they use the device
 
     def fail(self, job: str, kind: str, message: str, advice: str = "", fault: str | None = None) -> None:
         """Answer with an error."""

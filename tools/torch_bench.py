@@ -19,7 +19,8 @@ from tools.stages import Evidence
 from tools.targets.base import Build
 from tools.torch_build import build_torch
 from tools.torch_call import ModelCall, plain_call
-from tools.torch_process import Home, Purpose, TorchCudaWorker, TorchWorker
+from tools.torch_cuda_process import TorchCudaWorker
+from tools.torch_process import Home, Purpose, TorchWorker
 from tools.torch_trace import require_own_work
 from tools.worker import WorkerFailed
 

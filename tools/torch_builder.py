@@ -17,6 +17,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from tools.torch_channel import read_plan
 from tools.torch_load import SOURCES, load_module, make_model, place_caches, place_extensions, refuse_compilers, told
 
 SCALARS = (7, 16, 1)
@@ -27,8 +28,7 @@ def serve(descriptors: list[int], guard: str) -> None:
     """Build, and tell: first whether it was built, then that its first calls are over."""
     del guard
     requests, answers = descriptors[:2]
-    (size,) = struct.unpack("=I", _read(requests, 4))
-    plan = json.loads(_read(requests, size))
+    plan = read_plan(requests)
     folder = Path(plan["folder"])
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(1)
@@ -86,13 +86,3 @@ def _tell(descriptor: int, what: dict[str, Any]) -> None:
     data = struct.pack("=I", len(data)) + data
     while data:
         data = data[os.write(descriptor, data) :]
-
-
-def _read(descriptor: int, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        part = os.read(descriptor, size - len(data))
-        if not part:
-            os._exit(0)
-        data += part
-    return data

@@ -118,6 +118,9 @@ def tracer(sources: Path, own: Callable[[str], bool]) -> Any:
     class Tracer(mode):  # type: ignore[misc]
         broken: RuleBrokenError | None = None
         seen: set[str]
+        only_captured = False
+        """The kernel is being taken in: it may compute what it likes, but put nothing of the framework's in a graph."""
+        capturing: Callable[[], bool] = staticmethod(lambda: False)
         on_empty: Filled | None = None
         placed: Placed | None = None
 
@@ -126,6 +129,8 @@ def tracer(sources: Path, own: Callable[[str], bool]) -> Any:
             named = kwargs or {}
             namespace, name = function.namespace, function._opname
             self.seen.add(f"{namespace}::{name}")
+            if self.only_captured and not self.capturing():
+                return function(*args, **named)
             if own(namespace):
                 return self._own(function, args, named)
             if not allowed(namespace, name, args, named):

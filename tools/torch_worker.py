@@ -11,19 +11,17 @@ late. Not covered: what the kernel does to this process.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import json
-import mmap
 import os
 import select
-import struct
 import time
 import traceback
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tools.messages import CALLS_SHIFT, MESSAGE, REQUEST, Kind, Place
+from tools.messages import CALLS_SHIFT, REQUEST, Kind
+from tools.torch_channel import Reporter, read, read_plan
 from tools.torch_load import (
     SOURCES,
     load_module,
@@ -33,62 +31,15 @@ from tools.torch_load import (
     refuse_compilers,
     told,
 )
-from tools.torch_memory import DeviceMemory, HostMemory, Memory, close_all, scalar_at
+from tools.torch_memory import Memory, close_all, scalar_at
 from tools.torch_ops import RuleBrokenError, follow_threads, framework_namespaces, tracer
-from tools.torch_result import Checker, Region, Wanted
+from tools.torch_result import Checker
+from tools.torch_workload import Workload, memory_of, workload_of
 
 UNCLOCKED = 1 << 31
 """Bit of a request's last word: the call's time does not count, so new memory may be filled."""
 LATE_MILLISECONDS = 20
 TRACED_CALLS = 2
-
-
-@dataclass
-class Workload:
-    """What one workload's call needs."""
-
-    arguments: list[Any]
-    """Tensors, constants, and (offset, type) of scalars by their place in `scalars`."""
-    scalars: dict[int, tuple[int, str]]
-    host: mmap.mmap
-    wanted: list[Wanted]
-    targets: list[int]
-    """Where the judge takes each output."""
-    block: tuple[int, int] | None
-    """Addresses of the whole block of outputs and of its snapshot, on a device."""
-    block_bytes: int
-    taken: list[Region]
-    state: dict[str, Any]
-    model: Any = None
-    results: list[int] = field(default_factory=list)
-    kept: Any = None
-
-
-class Reporter:
-    """The way back to the judge."""
-
-    def __init__(self, descriptor: int, report: int) -> None:
-        self._descriptor, self._report = descriptor, mmap.mmap(report, 0)
-        self._write, self._pack = os.write, MESSAGE.pack
-
-    def send(self, nonce: int, kind: Kind, number: int = 0, value: int = 0, text: str = "") -> None:
-        data = self._pack(nonce, kind, number, value, 0, 0, Place.ELSEWHERE, -1, text.encode()[:87])
-        if self._write(self._descriptor, data) != len(data):
-            os._exit(0)
-
-    def tell(self, what: dict[str, Any]) -> None:
-        """Leave it in the report."""
-        data = json.dumps(what).encode()
-        data = struct.pack("=I", len(data)) + data
-        self._report[: len(data)] = data
-
-    def fail(self, kind: Kind, what: dict[str, Any] | str) -> NoReturn:
-        """Report and wait to be killed: nothing after a broken rule is worth running."""
-        if isinstance(what, dict):
-            self.tell(what)
-        self.send(0, kind, text="" if isinstance(what, dict) else what)
-        while True:
-            time.sleep(3600)
 
 
 class Worker:
@@ -105,44 +56,11 @@ class Worker:
         self._checker = Checker(self._torch, memory.name)
         known = framework_namespaces()
         self._mode = tracer(self._folder / SOURCES, lambda namespace: namespace not in known)
+        if memory.name == "cuda":
+            self._mode.capturing = self._torch.cuda.is_current_stream_capturing
         if self._guarding:
             self._mode.placed = lambda made: memory.guarded(self._torch, made)
-        self.workloads = [self._workload(each, descriptors) for each in plan["workloads"]]
-
-    def _workload(self, plan: dict[str, Any], descriptors: list[int]) -> Workload:
-        torch, memory = self._torch, self._memory
-        inputs, outputs = descriptors[plan["inputs"]], descriptors[plan["outputs"]]
-        in_place = {name for name in plan["output_spans"] if name in plan["input_spans"]}
-
-        def tensor(name: str) -> Any:
-            dtype, shape = plan["tensors"][name]
-            block, spans = (outputs, "output_spans") if name in in_place else (inputs, "input_spans")
-            return memory.tensor(block, plan[spans][name][0], getattr(torch, dtype), tuple(shape))
-
-        arguments: list[Any] = []
-        scalars: dict[int, tuple[int, str]] = {}
-        for kind, value in plan["call"]["arguments"]:
-            if kind == "input" and value in plan["scalars"]:
-                scalars[len(arguments)] = tuple(plan["scalars"][value])
-                arguments.append(None)
-            else:
-                arguments.append(tensor(value) if kind == "input" else _literal(value))
-        state = {own: tensor(name) for own, name in plan["call"]["state"].items()}
-        taken, wanted, targets = [], [], []
-        for name, (offset, size) in plan["input_spans"].items():
-            if name in plan["tensors"] and name not in in_place and size:
-                start = memory.address(inputs, offset)
-                taken.append((name, start, start + size))
-        for name, (offset, size) in plan["output_spans"].items():
-            dtype, shape = plan["tensors"][name]
-            start = memory.address(outputs, offset) if size else 0
-            own = (start, start + size) if name in in_place else None
-            wanted.append(Wanted(name, getattr(torch, dtype), tuple(shape), size, own))
-            targets.append(start)
-        snapshot = plan.get("snapshot")
-        block = None if snapshot is None else (memory.address(outputs, 0), memory.address(descriptors[snapshot], 0))
-        host = mmap.mmap(descriptors[plan["host"]], 0, prot=mmap.PROT_READ)
-        return Workload(arguments, scalars, host, wanted, targets, block, plan["output_bytes"], taken, state)
+        self.workloads = [workload_of(each, descriptors, memory) for each in plan["workloads"]]
 
     def load(self) -> None:
         """Take the kernel in. Whatever it raises passes."""
@@ -155,9 +73,15 @@ class Worker:
             module: Any = _Nothing(self._torch, self._memory.name)
         else:
             os.chdir(self._folder / SOURCES)
-            module = load_module(self._folder)
-        for plan, workload in zip(self._calls, self.workloads, strict=True):
-            workload.model = make_model(module, plan["call"], workload.state, self._memory.name)
+            self._mode.only_captured = True
+            with self._mode:
+                module = load_module(self._folder)
+        with self._mode if self._mode.only_captured else contextlib.nullcontext():
+            for plan, workload in zip(self._calls, self.workloads, strict=True):
+                workload.model = make_model(module, plan["call"], workload.state, self._memory.name)
+        self._mode.only_captured = False
+        if self._mode.broken is not None:
+            raise self._mode.broken
 
     def run(self, number: int, order: int) -> tuple[int, int, int]:
         """Nanoseconds of the call, of launching, and from its begin to a device-wide synchronise."""
@@ -274,47 +198,15 @@ class _Nothing:
         self.ModelNew = Nothing
 
 
-def _literal(text: str) -> Any:
-    return importlib.import_module("ast").literal_eval(text)
-
-
-def _read(descriptor: int, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        part = os.read(descriptor, size - len(data))
-        if not part:
-            os._exit(0)
-        data += part
-    return data
-
-
-def _memory_of(plan: dict[str, Any], descriptors: list[int], guard: str) -> Memory:
-    if plan["device"] == "cuda":
-        blocks: dict[int, tuple[int, bool]] = {}
-        for each in plan["workloads"]:
-            for part in ("inputs", "outputs", "snapshot"):
-                blocks[descriptors[each[part]]] = (each["sizes"][part], part != "inputs")
-        return DeviceMemory(blocks, plan["instruments"])
-    host = HostMemory(guard)
-    for number, each in enumerate(plan["workloads"]):
-        for part in ("inputs", "outputs"):
-            for name, (offset, size) in each[f"{part[:-1]}_spans"].items():
-                if name in each["tensors"]:
-                    slot = each["slots"].get(name, -1)
-                    writable = part == "outputs"
-                    host.map(descriptors[each[part]], offset, size, writable=writable, workload=number, slot=slot)
-    return host
-
-
 def serve(descriptors: list[int], guard: str) -> None:
     """Serve until the judge's end of the channel is closed."""
     requests, answers, output, report = descriptors[:4]
     reporter = Reporter(answers, report)
-    plan = json.loads(_read(requests, struct.unpack("=I", _read(requests, 4))[0]))
+    plan = read_plan(requests)
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(plan["threads"])
     try:
-        worker = Worker(plan, descriptors, _memory_of(plan, descriptors, guard), reporter)
+        worker = Worker(plan, descriptors, memory_of(plan, descriptors, guard), reporter)
     except Exception as error:  # noqa: BLE001 - no kernel is loaded yet, so whatever it is, it is ours
         reporter.fail(Kind.NOT_CONFINED, f"{type(error).__name__}: {error}")
     close_all([output, *descriptors[4:]])
@@ -337,7 +229,7 @@ def _answer(worker: Worker, requests: int, reporter: Reporter, plan: dict[str, A
     while True:
         if last >= 0 and not ready.poll(LATE_MILLISECONDS):
             worker.deliver_late(last)
-        nonce, number, order = REQUEST.unpack(_read(requests, REQUEST.size))
+        nonce, number, order = REQUEST.unpack(read(requests, REQUEST.size))
         last = number
         try:
             if number == -2:
