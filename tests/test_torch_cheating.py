@@ -15,7 +15,9 @@ from test_cheating import CATALOGUE
 from torch_cheats import FOLDER, MANIFEST, SHARED, cpu_task, torch_kernel
 
 from tools.judge import Judge, open_task
+from tools.messages import CALLS_SHIFT, REQUEST
 from tools.records import Accepted, Rejected, Unjudged
+from tools.worker import WorkerFailed
 
 pytest.importorskip("torch")
 
@@ -79,3 +81,24 @@ def test_the_page_on_cheating_names_every_row_and_every_fixture() -> None:
     assert [row for row in CATALOGUE if f"\n| {row} |" not in text] == []
     assert [name for name in native if f"`{name.removeprefix('cuda_')}`" not in text] == []
     assert [name for name in MANIFEST if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize(("name", "right"), [("honest", True), ("c1_empty", False), ("c10_alias", None)])
+def test_a_row_of_calls_computes_each_of_them(
+    name: str, right: bool | None, judges: dict[str, Judge], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the judge asks for on a GPU, of the same worker on this machine's processors."""
+    source = cpu_task(MANIFEST[name])
+    judge = judges.get(source.id) or judges.setdefault(source.id, open_task(source))
+    kernel = torch_kernel(name)
+    with judge.device.torch.worker(judge.build_variant(kernel, "release"), judge.calls, judge.buffers, None) as worker:
+        assert worker.allowance.seconds > 0  # and what copying takes is known from here on
+        content = judge.content.fresh(0)
+        worker.outputs[0].poison(7)
+        monkeypatch.setattr(worker, "_request", lambda nonce, workload: REQUEST.pack(nonce, workload, 5 << CALLS_SHIFT))
+        if right is None:
+            with pytest.raises(WorkerFailed, match="instead of memory of its own"):
+                worker.call(0, timeout=20.0)
+            return
+        worker.call(0, timeout=20.0, freeze_on_answer=True)
+        assert content.check(dict(worker.outputs[0].outputs)).ok is right
