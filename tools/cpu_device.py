@@ -65,6 +65,9 @@ class CpuDevice:
         assert build.library is not None
         return Worker(build.library, buffers, WorkerLimits(omp_threads=omp_threads), self.sandbox)
 
+    def shared_worker(self, buffers: Sequence[WorkloadBuffers]) -> None:
+        """None is needed."""
+
     def prepare(self, buffers: Sequence[WorkloadBuffers], count: int) -> None:
         """A worker starts in milliseconds."""
 

@@ -129,10 +129,13 @@ class CudaDevice:
     def worker(self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None) -> Worker:
         del omp_threads
         assert build.library is not None
-        waiting = bool(self._waiting) and self._waiting[0].buffers == tuple(buffers)
-        worker = self._waiting.pop(0) if waiting else CudaWorker(buffers, self.host)
+        worker = self.shared_worker(buffers)
         worker.load(build.library)
         return worker
+
+    def shared_worker(self, buffers: Sequence[WorkloadBuffers]) -> CudaWorker:
+        waiting = bool(self._waiting) and self._waiting[0].buffers == tuple(buffers)
+        return self._waiting.pop(0) if waiting else CudaWorker(buffers, self.host)
 
     def prepare(self, buffers: Sequence[WorkloadBuffers], count: int) -> None:
         """They come up side by side, and beside a compiler: each takes half a second."""

@@ -16,7 +16,7 @@ from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.contract import Slot
 from tools.cuda_buffers import DeviceInputs, DeviceOutputs
 from tools.errors import InfrastructureError
-from tools.messages import CALLS_SHIFT, REQUEST
+from tools.messages import CALLS_SHIFT, LOAD, REQUEST
 from tools.nvml import Clock, Monitor
 from tools.process import descendants
 from tools.sandbox import Confinement, Sandbox
@@ -88,19 +88,41 @@ class CudaWorker(Worker):
         self.clock: Clock | None = None
         """The multiprocessors' clock as the last answer came."""
         self.buffers = tuple(buffers)
+        self._current: int | None = None
+        """The kernel that calls go to."""
         super().__init__(self._inbox / KERNEL, buffers, LIMITS, host.sandbox)
 
-    def load(self, library: Path) -> None:
+    def load(self, library: Path, number: int = 0) -> None:
         """Wait until it is up, and have it take this kernel in: it is ready for calls then. WorkerFailed when the
-        library does not load, InfrastructureError when the worker did not start."""
+        library does not load, InfrastructureError when the worker did not start. Variants of one kernel, of which
+        nothing is believed but that they are worth a closer look, may share a worker by their numbers."""
         try:
-            self._settle(self._launched)
-            shutil.copyfile(library, self._inbox / KERNEL)
-            self._send(REQUEST.pack(0, -1, 0))
-            self._require_ready()
+            if self._current is None:
+                self._settle(self._launched)
+            shutil.copyfile(library, self._inbox / (f"{KERNEL}.{number}" if number else KERNEL))
+            self._order(number)
         except BaseException:
             self.close()
             raise
+
+    def use(self, number: int) -> None:
+        """Call this one of the kernels that it has taken in from now on."""
+        if number != self._current:
+            self._order(number)
+
+    @property
+    def worker(self) -> Worker:
+        return self
+
+    def _order(self, number: int) -> None:
+        paused = self._paused
+        self._send(REQUEST.pack(0, LOAD, number))
+        if paused:
+            self.resume()
+        self._require_ready()
+        if paused:
+            self.pause()
+        self._current = number
 
     def disturbed(self) -> bool:
         """Whether it was throttled, or idle because the kernel's launches took longer than the device was held."""

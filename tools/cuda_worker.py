@@ -4,9 +4,10 @@
 
 REQUESTS and ANSWERS are descriptors that speak `tools.messages`; the first thing on REQUESTS is the plan, as JSON
 behind its length. It is ready once the device is, and again when it was told to load the LIBRARY, which need not be
-there before. Device memory comes as descriptors from the judge, inputs mapped read-only. Of each call the answer tells
-the nanoseconds between two events on the kernel's stream. The outputs are copied in the order of that stream, so what
-the judge sees is what a user of the stream would. Not covered: what the kernel's host code does to this process.
+there before; where variants of one kernel are only compared, others (LIBRARY.1, ...) may follow and take turns. Device
+memory comes as descriptors from the judge, inputs mapped read-only. Of each call the answer tells the nanoseconds
+between two events on the kernel's stream. The outputs are copied in the order of that stream, so what the judge sees is
+what a user of the stream would. Not covered: what the kernel's host code does to this process.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tools.cuda_memory import DriverError, SharedBlock, call, driver, error_name
-from tools.messages import CALLS_SHIFT, MESSAGE, REQUEST, Kind, Place
+from tools.messages import CALLS_SHIFT, LOAD, MESSAGE, REQUEST, Kind, Place
 
 if TYPE_CHECKING:
     import pycuda.driver as cuda
@@ -87,18 +88,25 @@ class Worker:
         self._context.synchronize()
         for descriptor in plan["descriptors"]:
             os.close(descriptor)
+        self._kernels: dict[int, tuple[Any, Any]] = {}
 
-    def load(self, library: str) -> None:
-        """Take the kernel in; its constructors run now."""
+    def use(self, number: int, library: str) -> None:
+        """The kernel of the library is called from now on. It is taken in, and its constructors run, the first time."""
+        if number not in self._kernels:
+            self._kernels[number] = self._taken_in(library)
+        self._solve, self._scratch_bytes = self._kernels[number]
+
+    def _taken_in(self, library: str) -> tuple[Any, Any]:
         try:
             loaded = ctypes.CDLL(library, mode=os.RTLD_NOW | os.RTLD_LOCAL)
-            self._solve = loaded.solve
+            solve = loaded.solve
         except (OSError, AttributeError) as error:
             self._reporter.fail(Kind.NOT_LOADED, str(error))
-        self._solve.argtypes, self._solve.restype = (ctypes.c_void_p,) * 3, None
-        self._scratch_bytes = getattr(loaded, "scratch_bytes", None)
-        if self._scratch_bytes is not None:
-            self._scratch_bytes.argtypes, self._scratch_bytes.restype = (ctypes.c_void_p,), ctypes.c_int64
+        solve.argtypes, solve.restype = (ctypes.c_void_p,) * 3, None
+        scratch_bytes = getattr(loaded, "scratch_bytes", None)
+        if scratch_bytes is not None:
+            scratch_bytes.argtypes, scratch_bytes.restype = (ctypes.c_void_p,), ctypes.c_int64
+        return solve, scratch_bytes
 
     def run(self, number: int, delay: int) -> tuple[int, int, int]:
         """Nanoseconds of the call by events, of launching, and from the first launch to a device-wide synchronise."""
@@ -201,11 +209,12 @@ def main() -> None:
         print(f"worker: {error}", file=sys.stderr, flush=True)
         reporter.fail(Kind.NOT_CONFINED, str(error))
     reporter.send(0, Kind.READY)
-    _read(requests, REQUEST.size)  # nothing but the order to load can come first
-    worker.load(sys.argv[3])
-    reporter.send(0, Kind.READY)
     while True:
         nonce, workload, order = REQUEST.unpack(_read(requests, REQUEST.size))
+        if workload == LOAD:
+            worker.use(order, f"{sys.argv[3]}.{order}" if order else sys.argv[3])
+            reporter.send(nonce, Kind.READY)
+            continue
         calls, delay = divmod(order, 1 << CALLS_SHIFT)
         try:
             if calls:

@@ -48,6 +48,23 @@ class Look(AbstractContextManager["Look"], Protocol):
         ...
 
 
+class SharedWorker(Protocol):
+    """A worker that takes several kernels in, of which one at a time is called."""
+
+    def load(self, library: Path, number: int = 0) -> None:
+        """Take one in under a number, and call it from now on. Raises WorkerFailed and InfrastructureError."""
+        ...
+
+    def use(self, number: int) -> None:
+        """Call this one from now on. Raises WorkerFailed and InfrastructureError."""
+        ...
+
+    @property
+    def worker(self) -> Worker:
+        """It, as any other."""
+        ...
+
+
 class Device(Protocol):
     """One device of this machine. Not for several threads."""
 
@@ -104,6 +121,11 @@ class Device(Protocol):
         """A new worker that holds the kernel. Raises WorkerFailed and InfrastructureError."""
         ...
 
+    def shared_worker(self, buffers: Sequence[WorkloadBuffers]) -> SharedWorker | None:
+        """A worker for several variants of a kernel that are only compared; None where each may have its own, since
+        they start fast. InfrastructureError."""
+        ...
+
     def prepare(self, buffers: Sequence[WorkloadBuffers], count: int) -> None:
         """So many workers will be asked for soon: begin to start them, where that takes its time. What `worker` does
         not take is to be dismissed. InfrastructureError when there is no room."""
@@ -130,8 +152,8 @@ class Device(Protocol):
         ...
 
     def look_early(self, judge: Judge, kernel: Kernel) -> Look | None:
-        """Begin, before the kernel is built, to look for what `memory_safe` looks for, beside the checks of the kernel's results. None where that
-        would disturb them."""
+        """Begin, before the kernel is built, to look for what `memory_safe` looks for, beside the checks of its
+        results. None where that would disturb them."""
         ...
 
     def run_program(self, program: Path, seconds: float) -> Completed:

@@ -20,7 +20,7 @@ from tools.compilers import Compilers
 from tools.content import ContentSource
 from tools.contract import Scalar, Tensor, task_header
 from tools.cpu_device import CpuDevice
-from tools.device import Device, Look, Yardstick
+from tools.device import Device, Look, SharedWorker, Yardstick
 from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
 from tools.facts import TaskFacts, WorkloadFacts
@@ -31,7 +31,7 @@ from tools.opening import Laps, bounded_memory
 from tools.quick import quick_results
 from tools.records import BuildReport, Kernel, QuickResult, Unjudged, Verdict
 from tools.reference import Reference, load_reference
-from tools.runner import Means, Rival, Runner
+from tools.runner import Means, Rival, Runner, Tenant
 from tools.targets.base import Build, Target, Variant
 from tools.task import TaskSource
 from tools.torch_call import ModelCall
@@ -244,6 +244,14 @@ class Judge:
         """A runner in `worker`, which may take `patience` times the usual time."""
         return self._runner(Runner, worker, patience)
 
+    def shared_worker(self) -> SharedWorker | None:
+        """See `Device`. Close its worker."""
+        return self.device.shared_worker(self.buffers)
+
+    def tenant(self, shared: SharedWorker, number: int) -> Tenant:
+        """A runner of one of the kernels that the worker has taken in."""
+        return Tenant(shared, number, self.buffers, self.timeouts, self._means())
+
     def rival(self, kernel: Kernel) -> Rival:
         """The incumbent in a new worker of its own. Raises InfrastructureError when it can't run any more."""
         build = self.build_variant(kernel, "release")
@@ -253,13 +261,15 @@ class Judge:
             raise InfrastructureError(f"the incumbent does not load: it {failure.message}") from failure
 
     def _runner(self, kind: type[AnyRunner], worker: Worker, patience: float = 1.0) -> AnyRunner:
-        assert self._yardstick is not None
         if isinstance(worker, TorchWorker):
             means = Means(self.device.torch.round_trip, self.device.flush, worker.allowance)
             return kind(worker, self.buffers, [seconds * patience for seconds in self.timeouts], means)
         timeouts = [seconds * patience for seconds in self.timeouts]
-        means = Means(self._yardstick.round_trip, self.device.flush, self.device.allowance)
-        return kind(worker, self.buffers, timeouts, means)
+        return kind(worker, self.buffers, timeouts, self._means())
+
+    def _means(self) -> Means:
+        assert self._yardstick is not None
+        return Means(self._yardstick.round_trip, self.device.flush, self.device.allowance)
 
     def _worker(self, build: Build, omp_threads: int | None) -> Worker:
         if build.library is None:

@@ -12,6 +12,8 @@ REQUEST = struct.Struct("=QiI")
 """Nonce, workload (-1 asks for an empty answer), and for a GPU the microseconds of delay before the kernel, with the
 number of calls in a row above CALLS_SHIFT (0: one call that is timed)."""
 CALLS_SHIFT = 20
+LOAD = -2
+"""Instead of a workload (on a GPU): take in the kernel whose number the last field is, or go back to it."""
 MESSAGE = struct.Struct("=QIiQiiii88s")
 MESSAGE_BYTES = MESSAGE.size
 

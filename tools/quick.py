@@ -1,4 +1,8 @@
-"""Many variants side by side: one right answer each and a short timing. Never a verdict."""
+"""Many variants side by side: one right answer each and a short timing. Never a verdict.
+
+On a GPU, where a process takes half a second to come up and contexts come up one after the other, the native variants
+of a call live in one worker. They are one author's, and what is kept has to pass the gauntlet in workers of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tools.content import Content
 from tools.records import Kernel, QuickResult, weighted_geomean
-from tools.runner import Failed, Rival, Runner
+from tools.runner import Failed, Rival, Runner, Tenant
 from tools.screen import screen
 from tools.targets.base import Build
 from tools.worker import WorkerFailed
 
 if TYPE_CHECKING:
+    from tools.device import SharedWorker
     from tools.judge import Judge
 
 GROUP, GROUP_APART = 6, 16
@@ -65,7 +71,8 @@ def _groups(judge: Judge, wanted: Mapping[int, Kernel], incumbent: Kernel | None
     while made:
         group = {index: made.pop(index) for index in list(made)[:size]}
         with judge.lock(shared=True):
-            judge.prepare([*(wanted[index] for index in group), *([incumbent] if incumbent is not None else [])])
+            natives = [wanted[index] for index in group if wanted[index].language != "torch"]
+            judge.prepare([*natives[:1], *([incumbent] if incumbent is not None else [])])
             builds = {index: build.result() for index, build in group.items()}
         yield builds
 
@@ -81,6 +88,8 @@ class _Heat:
         self._builds = builds
         self._incumbent = incumbent
         self._runners: dict[int, Runner] = {}
+        self._shared: SharedWorker | None = None
+        """Where the native ones of them live together, on a device whose workers take their time to start."""
         self._failed: dict[int, QuickResult] = {}
 
     def results(self) -> dict[int, QuickResult]:
@@ -90,8 +99,11 @@ class _Heat:
                 self._judge.progress("correct")
                 if self._incumbent is not None:
                     rival = processes.enter_context(self._judge.rival(self._incumbent))
+                processes.callback(self._leave)
+                self._house(list(self._builds), {})
                 for index, build in self._builds.items():
-                    self._attempt(index, lambda build=build, index=index: self._start(processes, index, build))
+                    if index not in self._runners and index not in self._failed:
+                        self._attempt(index, lambda build=build, index=index: self._start(processes, index, build))
                 self._check_all()
             with self._judge.lock():
                 self._judge.progress("time")
@@ -99,9 +111,41 @@ class _Heat:
                     self._race(workload, rival)
             for index in self._alive():
                 self._failed.setdefault(index, self._timed(index, rival))
-            for runner in self._runners.values():
+            for runner in (*self._runners.values(), *([rival] if rival is not None else [])):
                 runner.worker.kill()  # all of them at once, since each takes its time to go
         return self._failed
+
+    def _house(self, indices: Sequence[int], tenants: Mapping[int, Tenant]) -> None:
+        """Bring the native ones up in one worker, where the device has such; those that lived in another move."""
+        waiting = [index for index in indices if self._kernels[index].language != "torch"]
+        while waiting:
+            self._leave()
+            self._shared = self._judge.shared_worker()
+            if self._shared is None:
+                return
+            failed = next((index for index in waiting if not self._load(index, tenants)), None)
+            if failed is None:
+                return
+            waiting.remove(failed)  # it took the worker with it
+
+    def _load(self, index: int, tenants: Mapping[int, Tenant]) -> bool:
+        library, shared = self._builds[index].library, self._shared
+        assert library is not None and shared is not None
+
+        def load() -> None:
+            shared.load(library, index)
+            if index in tenants:
+                tenants[index].move(shared, index)
+            else:
+                self._runners[index] = self._judge.tenant(shared, index)
+
+        self._attempt(index, load)
+        return index not in self._failed
+
+    def _leave(self) -> None:
+        if self._shared is not None:
+            self._shared.worker.close()
+            self._shared = None
 
     def _start(self, processes: ExitStack, index: int, build: Build) -> None:
         self._runners[index] = processes.enter_context(self._judge.runner(build))
@@ -118,6 +162,9 @@ class _Heat:
             self._failed[index] = _rejected(self._kernels[index], failed)
         except Failed as failed:
             self._failed[index] = _rejected(self._kernels[index], failed)
+        if self._shared is not None and self._shared.worker.closed and isinstance(self._runners.get(index), Tenant):
+            tenants = {each: runner for each in self._alive() if isinstance(runner := self._runners[each], Tenant)}
+            self._house(list(tenants), tenants)
 
     def _check_all(self) -> None:
         for workload in self._judge.shuffled_workloads():
@@ -128,6 +175,11 @@ class _Heat:
     def _checked_call(self, index: int, content: Content) -> None:
         self._runners[index].call_unclocked(content)
         self._runners[index].verify_last()
+
+    def _timed_call(self, index: int, content: Content, *, check: bool) -> None:
+        self._runners[index].call(content)
+        if check:
+            self._runners[index].verify_last()
 
     def _race(self, workload: int, rival: Rival | None) -> None:
         racing = self._alive()
@@ -142,11 +194,7 @@ class _Heat:
                     assert rival is not None
                     rival.call(content)
                 else:
-                    self._attempt(index, lambda index=index, content=content: self._runners[index].call(content))
-            if number == checked:
-                for index in racing:
-                    if index not in self._failed:
-                        self._attempt(index, self._runners[index].verify_last)
+                    self._attempt(index, partial(self._timed_call, index, content, check=number == checked))
             if number == 0:
                 self._drop_warm_up(workload, rival)
             racing = self._contenders(workload, [index for index in racing if index not in self._failed])

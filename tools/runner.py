@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from tools.records import Diagnostic, Mismatch, Reason
 from tools.reference import Reference
 from tools.tasks.user_code import user_call
 from tools.worker import Worker, WorkerFailed
+
+if TYPE_CHECKING:
+    from tools.device import SharedWorker
 
 LATE_SECONDS = 0.05
 """How long a worker with wrong outputs is let run on, to tell work that comes late from a wrong answer."""
@@ -256,6 +259,33 @@ class Runner:
     def _live(self, workload: int) -> dict[str, NDArray[Any]]:
         """The outputs as they were fetched last, while the worker is paused."""
         return dict(self.worker.outputs[workload].outputs)
+
+
+class Tenant(Runner):
+    """One of several kernels in a worker that it does not own. What a call left must be looked at before another's."""
+
+    def __init__(
+        self,
+        shared: SharedWorker,
+        number: int,
+        buffers: Sequence[WorkloadBuffers],
+        timeouts: Sequence[float],
+        means: Means,
+    ) -> None:
+        super().__init__(shared.worker, buffers, timeouts, means)
+        self._shared, self._number = shared, number
+
+    def __exit__(self, *_: object) -> None:
+        """Its worker is another's to close."""
+
+    def move(self, shared: SharedWorker, number: int) -> None:
+        """Go on in another worker, which has taken the kernel in; the readings stay."""
+        self._shared, self._number, self.worker = shared, number, shared.worker
+        self.worker.pause()
+
+    def _prepare(self, content: Content) -> None:
+        self._shared.use(self._number)
+        super()._prepare(content)
 
 
 class Rival(Runner):

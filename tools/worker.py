@@ -178,6 +178,11 @@ class Worker:
         """What it has printed so far, trimmed."""
         return self._printed.decode(errors="replace")
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was ended, by us or for what it did."""
+        return self._process is None
+
     def kill(self) -> None:
         """Kill it without waiting for its end, so that several end at the same time; `close` it too."""
         if self._process is not None and self._process.returncode is None:
