@@ -30,13 +30,14 @@ def roofline_of(summary: Summary, facts: TaskFacts | None, baseline: str) -> str
 
 
 def _roofs(facts: TaskFacts) -> tuple[float | None, float | None]:
-    """Measured bandwidth, bytes/s, and the multiply-add peak of the widest floating type that the task's data uses."""
+    """Measured bandwidth, bytes/s, and the multiply-add peak that sets the limit; where the facts don't tell which that
+    is, that of the widest floating type of the task's data."""
     rates = [v for k, v in facts.hardware.items() if k.endswith("bandwidth") and isinstance(v, int | float)]
     peaks = facts.hardware.get("peak_flops")
     text = " ".join(name for w in facts.workloads for name in (*w.inputs, *w.outputs))
     peak = None
     if isinstance(peaks, dict):
-        dtype = next((d for d in ("float64", "float32", "float16") if f": {d}" in text), "float32")
-        found = peaks.get(dtype)
+        widest = next((d for d in ("float64", "float32", "float16") if f": {d}" in text), "float32")
+        found = peaks.get(next((w.arithmetic for w in facts.workloads if w.flops), "") or widest)
         peak = float(found) if isinstance(found, int | float) else None
     return (max(rates) if rates else None), peak

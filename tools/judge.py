@@ -353,6 +353,7 @@ class Judge:
             outputs=tuple(_described(item) for item in signature.outputs),
             bytes=baseline.bytes,
             flops=baseline.flops,
+            arithmetic=self.arithmetic(workload),
             baseline_seconds=baseline.seconds,
             baseline_interval=baseline.interval,
             baselines=baseline.timed,
