@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict
 
 from app.plain import one_line
+from app.report_path import idea_of
 from app.summary import read_verdict
 from memory.files import RunFolderError
 from memory.runs import Attempt, RunFolder
@@ -62,8 +63,7 @@ def mismatch_words(mismatch: Mismatch) -> str:
 
 
 def _read(run: RunFolder, attempt: Attempt) -> tuple[str, Failure]:
-    change = (attempt.hypothesis or {}).get("change")
-    text = _short(str(change or attempt.change or "the starting kernel"))
+    text = _short(idea_of(attempt))
     try:
         verdict = read_verdict(run, attempt.id)
     except RunFolderError as error:

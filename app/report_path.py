@@ -56,6 +56,8 @@ class Step(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     attempt: Attempt
+    idea: str
+    """What was changed, in its author's words."""
     parent: str
     score: Score | None
     """What its hypothesis came to; None where that was not scored."""
@@ -88,6 +90,14 @@ def scores_of(run: RunFolder, attempts: Sequence[Attempt]) -> dict[str, Score]:
     return found
 
 
+def idea_of(attempt: Attempt) -> str:
+    """What was changed, in its author's words: the hypothesis's, a person's own, else the edits."""
+    if attempt.person is not None:
+        return f"by hand: {attempt.person or attempt.change}"
+    said = (attempt.hypothesis or {}).get("change")
+    return str(said or attempt.change or ("the starting kernel" if attempt.iteration == 0 else "no change"))
+
+
 def way_to(best: str | None, attempts: Sequence[Attempt]) -> list[Attempt]:
     """The attempts from the first to `best`, parent by parent; empty without a best."""
     known = {attempt.id: attempt for attempt in attempts}
@@ -108,6 +118,7 @@ def steps(run: RunFolder, way: Sequence[Attempt], scores: Mapping[str, Score]) -
         found.append(
             Step(
                 attempt=attempt,
+                idea=idea_of(attempt),
                 parent=parent.id,
                 score=scores.get(attempt.id),
                 over_parent=_ratio(parent.seconds, attempt.seconds),

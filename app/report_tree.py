@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, ConfigDict
 
 from agents.reflection import Score
+from app.report_path import idea_of
 from memory.runs import Attempt
 
 TEXT_LENGTH = 220
@@ -78,7 +79,7 @@ def _chain(
 
 def _node(attempt: Attempt, trunk: bool, score: Score | None, branches: tuple[tuple[Node, ...], ...]) -> Node:
     said = {name: str(value) for name, value in (attempt.hypothesis or {}).items() if value is not None}
-    text = said.get("change") or attempt.change or ("the starting kernel" if attempt.iteration == 0 else "no change")
+    text = idea_of(attempt)
     return Node(
         attempt=attempt,
         trunk=trunk,

@@ -24,6 +24,7 @@ from app.serve.feed import LONGEST, PIECE, Feed, latest, words
 from app.serve.guard import Guard, host_name
 from app.serve.server import TOKEN_VARIABLE, listen, serve
 from app.serve.views import LOG_LINES
+from app.serve.waiting import waits_for
 from app.summary import summarize
 from memory.lesson_store import LessonStore
 from memory.lessons import Draft, Evidence
@@ -459,6 +460,33 @@ def test_a_glance_is_kept_until_the_run_changes(tmp_path: Path) -> None:
     run.write_outcome({"reason": "patience"})
     (second,) = catalog.runs()
     assert second.state == "ended" and second.words and second.gain == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([], ""),
+        (["run_paused"], "waits at a limit for a person"),
+        (["run_paused", "run_resumed"], ""),
+        (["steered pause", "model_called", "attempt_judged"], "paused by a person"),
+        (["steered pause", "steered resume"], ""),
+        (["plan_waits", "steered hint"], "its plan waits for a person's word"),
+        (["plan_waits", "steered approve"], ""),
+        (["steered pause", "plan_waits", "steered reject", "iteration_started"], ""),
+    ],
+)
+def test_a_run_says_what_it_waits_for(events: list[str], said: str) -> None:
+    lines = [{"event": name.split()[0], "action": name.split()[-1]} for name in events]
+    assert waits_for(lines) == said  # type: ignore[arg-type]
+
+
+def test_a_kernel_by_a_persons_hand_is_said_to_be_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path, attempts=4)
+    path = run.folder_of("a2") / "attempt.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"person": "Try without the loop"}))
+    with dashboard(tmp_path) as site:
+        for page in (f"/run/{run.id}", f"/run/{run.id}/attempt/a2", f"/run/{run.id}/report"):
+            assert "by hand: Try without the loop" in site.get(page).text
 
 
 def test_a_glance_says_what_the_summary_says(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from agents.batch_queue import BATCH_NAME, QUEUE_NAME, BatchFolder
 from agents.limits import STOP_WORDS
 from app.compare import models_of, short_models
 from app.serve.problems import NotThere
+from app.serve.waiting import waits_for
 from app.summary import task_name
 from memory.files import Json, RunFolderError
 from memory.runs import Attempt, RunFolder
@@ -43,7 +44,7 @@ class RunGlance(BaseModel):
     """Where its page is; empty for a name that no address can hold."""
     state: State
     words: str = ""
-    """Why it ended, or what is wrong with it."""
+    """Why it ended, what it waits for, or what is wrong with it."""
     task: str = ""
     models: str = ""
     best: str | None = None
@@ -193,12 +194,12 @@ def _glance(path: Path, href: str, state: State) -> RunGlance:
         run = RunFolder(path)
         config = run.config()
         outcome = run.outcome() or {}
-        events = list(_last_events(path / "events.jsonl"))
+        events = list(last_events(path / "events.jsonl"))
         return RunGlance(
             name=shown(path.name),
             href=href,
             state=state,
-            words=STOP_WORDS.get(outcome.get("reason"), "") if outcome else "",  # type: ignore[call-overload]
+            words=_end_of(outcome) if outcome else waits_for(events) if state == "live" else "",
             task=task_name(run),
             models=short_models(models_of(config, events)),
             **_progress(events),
@@ -209,7 +210,11 @@ def _glance(path: Path, href: str, state: State) -> RunGlance:
         return RunGlance(name=shown(path.name), href=href, state="damaged", words=words)
 
 
-def _last_events(path: Path) -> Iterator[Json]:
+def _end_of(outcome: Json) -> str:
+    return next((words for reason, words in STOP_WORDS.items() if reason == outcome.get("reason")), "")
+
+
+def last_events(path: Path) -> Iterator[Json]:
     """The events at the end of the file."""
     try:
         size = path.stat().st_size

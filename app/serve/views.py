@@ -15,17 +15,18 @@ from app.report_claim import subjects
 from app.report_failures import mismatch_words
 from app.report_judging import stage_rows
 from app.report_money import spending_fields
-from app.report_path import diagnosis_of, scores_of, setting_changes, shortened, source_diff, way_to
+from app.report_path import diagnosis_of, idea_of, scores_of, setting_changes, shortened, source_diff, way_to
 from app.report_profiles import profiles, read_profile
 from app.report_source import sources
 from app.report_tree import tree
-from app.serve.catalog import Catalog, batch_href, run_href, shown, state_of
+from app.serve.catalog import Catalog, batch_href, last_events, run_href, shown, state_of
 from app.serve.feed import latest
 from app.serve.problems import NotThere
+from app.serve.waiting import waits_for
 from app.summary import read_verdict, refuted, summarize, task_name
 from memory.lesson_store import LessonStore
 from memory.lessons import FADED, SPEAKS_FOR
-from memory.runs import Attempt, RunFolder
+from memory.runs import RunFolder
 from tools.records import Accepted, Rejected
 
 Fields = dict[str, Any]
@@ -63,9 +64,12 @@ def run_now(run: RunFolder, href: str) -> Fields:
     summary, attempts, baseline = summarize(run), run.attempts(), baseline_name(run)
     way = way_to(summary.best, attempts)
     start = attempts[0].seconds if attempts and attempts[0].iteration == 0 else None
+    state = state_of(run.path)
     return {
         "summary": summary,
-        "state": state_of(run.path),
+        "state": state,
+        "waits": waits_for(last_events(run.path / "events.jsonl")) if state == "live" else "",
+        "idea": idea_of,
         "facts": facts_of(run),
         "baseline": baseline,
         "progress": progress_of(attempts, subjects(summary, run.facts(), baseline), refuted(run, attempts)),
@@ -96,6 +100,7 @@ def attempt_page(run: RunFolder, href: str, name: str) -> Fields:
         "task": task_name(run),
         "baseline": baseline_name(run),
         "attempt": attempt,
+        "idea": idea_of(attempt),
         "hypothesis": {key: str(value) for key, value in (attempt.hypothesis or {}).items() if value},
         "score": scores_of(run, [each for each in (parent, attempt) if each is not None]).get(attempt.id),
         "parent": parent,
@@ -179,8 +184,3 @@ def _attempts_of(href: str) -> Callable[[str], str]:
 def _evidence(says: Any, evidence: Any) -> tuple[str, str]:
     counts = {True: "for", False: "against", None: "neither"}[SPEAKS_FOR[says][evidence.kind]]
     return counts, f"{evidence} in {evidence.run}"
-
-
-def gain_of(attempt: Attempt, start: float | None) -> float | None:
-    """The start's time / the attempt's time."""
-    return start / attempt.seconds if start and attempt.seconds else None

@@ -6,7 +6,10 @@ const lines = document.getElementById('lines');
 const link = document.getElementById('link');
 const MOST_LINES = 1000;
 const SOON = 700; // milliseconds in which what happens at once is shown at once
-const TELLING = new Set(['attempt_judged', 'best_changed', 'iteration_ended', 'diagnosed', 'profiled', 'run_ended', 'run_failed', 'run_started', 'run_resumed', 'model_changed', 'task_opened']);
+const TELLING = new Set([
+  'task_opened', 'attempt_judged', 'best_changed', 'profiled', 'diagnosed', 'iteration_ended', 'model_changed',
+  'run_started', 'run_resumed', 'run_paused', 'run_ended', 'run_failed', 'steered', 'plan_waits',
+]); // after which the page is made anew
 
 let fetching = false;
 let again = false;
