@@ -190,7 +190,9 @@ async def experiment(
     seconds. Print what you want to know; 12 KB of stdout and 4 KB of stderr come back. `task.h` can be included.
     Nothing it prints counts as a measurement of a kernel: only `run` decides what is faster.
     """
-    language: ProgramLanguage = "cpp" if seat.context.settings.language == "cpp" else "cuda"
+    chosen = seat.context.settings.language
+    on_host = chosen == "cpp" or (chosen == "torch" and seat.context.facts.target == "cpu")
+    language: ProgramLanguage = "cpp" if on_host else "cuda"
     if MAIN_FILE[language] not in files:
         raise Refused(f"the program has no {MAIN_FILE[language]}", "Pass it in `files`, with an `int main`.")
     program = Program(language=language, files=files, flags=tuple(flags), seconds=seconds)

@@ -167,6 +167,8 @@ def _build(judge: AnyJudge, request: Request) -> JsonValue:
     report = judge.build(kernel)
     if "listing" not in request or not report.built:
         return _plain(report)
+    if kernel.language == "torch":
+        raise KernelError("the machine code of a torch kernel is not listed", "Ask Triton or nvcc in the kernel.")
     asked = ListingRequest.model_validate(request["listing"])
     text = judge.target.listing(judge.build_variant(kernel, "release"), asked.function, asked.form)
     return _plain(report.model_copy(update={"listing": cut(text, asked)}))

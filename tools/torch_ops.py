@@ -138,7 +138,7 @@ def tracer(sources: Path, own: Callable[[str], bool]) -> Any:
                 self.broken = self.broken or rule
                 raise rule
             made = function(*args, **named)
-            if name in ALLOCATING and not name.endswith("_"):
+            if name in ALLOCATING and not name.endswith("_") and not self.capturing():
                 made = self.placed(made) if self.placed is not None else made
                 if name in _UNFILLED and self.on_empty is not None:
                     self.on_empty(made)
