@@ -95,7 +95,8 @@ def _built(kernel: Kernel, folder: Path, plans: list[Any], place: Place, librari
         raise CutShort(failed)
     if not outcome.told:
         message = f"importing it ended the process (exit code {outcome.code})"
-        return _failed(kernel, diagnostics, outcome, "compile_error", message)
+        reason: Reason = "out_of_memory" if outcome.code in (-9, 137) else "compile_error"
+        return _failed(kernel, diagnostics, outcome, reason, message)
     return _told_failure(kernel, diagnostics, outcome)
 
 

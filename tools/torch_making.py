@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import select
+import signal
 import struct
 import time
 from collections.abc import Iterator
@@ -27,6 +29,7 @@ from tools.torch_host import (
 )
 from tools.torch_load import MADE, SOURCES
 from tools.torch_process import Home
+from tools.wire import oom_kills
 
 IMPORT_SECONDS = 300.0
 """For the kernel's file with all that it compiles: nvcc takes half a minute for one that includes PyTorch's headers."""
@@ -53,6 +56,7 @@ class Outcome:
 def made(folder: Path, plans: list[Any], home: Home, architecture: str | None) -> Outcome:
     """Have the builder do it, within the limits. InfrastructureError when the sandbox fails."""
     requests, answers, output = os.pipe(), os.pipe(), os.pipe()
+    kills = oom_kills()
     process: Forked | None = None
     try:
         server = torch_server(home.target, home.uuid)
@@ -63,7 +67,8 @@ def made(folder: Path, plans: list[Any], home: Home, architecture: str | None) -
             os.close(fd)
         seen = home.target == "cpu" or home.uuid is not None  # without a GPU nothing can be called
         plan = json.dumps({"folder": str(folder), "device": home.target, "calls": plans if seen else []}).encode()
-        os.write(requests[1], struct.pack("=I", len(plan)) + plan)
+        with contextlib.suppress(BrokenPipeError):  # its end is seen below
+            os.write(requests[1], struct.pack("=I", len(plan)) + plan)
         begin = time.monotonic()
         outcome = _attended(process, answers[0], output[0])
         outcome.seconds = time.monotonic() - begin
@@ -77,6 +82,9 @@ def made(folder: Path, plans: list[Any], home: Home, architecture: str | None) -
         for fd in (requests[1], answers[0], output[0]):
             os.close(fd)
     outcome.code = process.wait()
+    killed = outcome.code in (-signal.SIGKILL, 128 + signal.SIGKILL) and not outcome.told and not outcome.limit
+    if killed and (oom_kills() == kills or not server.alive):
+        raise InfrastructureError("something outside the judge killed the builder", "Judge the kernel again.")
     if not outcome.told and (outcome.code == REFUSED or outcome.output.startswith("jail:")):
         raise InfrastructureError(f"the builder's sandbox failed: {outcome.output[:300]}", "Run `warpsmith doctor`.")
     return outcome
