@@ -1,16 +1,20 @@
 """Optimises every example and writes the README's table of results from the runs' own figures.
 
-    python -m bench.table [--wall-time 120s] [--only NAME] [--runs DIR] [--from-runs]
+    python -m bench.table [--wall-time 120s] [--only NAME] [--runs DIR] [--from-runs | --as-it-is]
 
-`--from-runs` optimises nothing and takes the newest ended run of each example under DIR.
+`--from-runs` optimises nothing and takes the newest ended run of each example under DIR; `--as-it-is` does not even
+that. Rows of other examples than `--only` names are kept. The columns of the H200 come from committed records, since
+few machines have one: of `tests/h200/speed_on_gpu.py autotune` where there is one, else of the starting kernels alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from app.quantities import duration, percent, times
 from app.summary import Summary, summarize
@@ -18,11 +22,19 @@ from memory.runs import RunFolder, list_runs
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+H200 = ROOT / "tests/golden/h200"
+TUNED, STARTED, SETTINGS = H200 / "speed/autotune.json", H200 / "judge/examples.json", H200 / "examples_on_gpu.json"
 BEGIN, END = "<!-- results -->\n", "<!-- /results -->"
+CELLS = 8
+"""Cells of a row that come from a run here."""
 HEAD = (
-    "| example | workload | start | best | gain | NumPy | against NumPy | of the limit |\n"
-    "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+    "| example | workload | start | best | gain | NumPy | against NumPy | of the limit "
+    "| H200: start | best | gain | of the limit |\n"
+    "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
 )
+
+Rows = dict[str, list[tuple[str, ...]]]
+"""By example: the cells of each workload, without those of the H200."""
 
 
 def main() -> int:
@@ -31,8 +43,12 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="an example by name; may be repeated")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "table")
     parser.add_argument("--from-runs", action="store_true", help="use the runs that are there")
+    parser.add_argument("--as-it-is", action="store_true", help="only bring the H200's columns up to date")
     options = parser.parse_args()
     names = options.only or sorted(path.parent.name for path in ROOT.glob("examples/*/task.toml"))
+    if options.as_it_is:
+        write_table({}, None)
+        return 0
     if not options.from_runs:
         for name in names:
             print(f"{name}: {options.wall_time}", flush=True)
@@ -45,26 +61,88 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    write_table({name: found[name] for name in names}, next(iter(found.values())))
+    write_table({name: _cells(name, summarize(found[name])) for name in names}, _machine(found[names[0]]))
     return 0
 
 
-def write_table(found: dict[str, RunFolder], machine: RunFolder) -> None:
-    """Put the rows between the README's two marks."""
+def write_table(new: Rows, machine: str | None) -> None:
+    """Put the rows between the README's two marks: the new ones, and for other examples those that are there."""
     text = README.read_text(encoding="utf-8")
+    README.write_text(with_table(text, new, machine, record_of_h200()), encoding="utf-8")
+
+
+def record_of_h200() -> dict[str, Any]:
+    """Chip, driver, date and what the table needs: `words` about it, and by example the `rows` of its workloads."""
+    tuned: dict[str, Any] | None = json.loads(TUNED.read_text()) if TUNED.is_file() else None
+    if tuned is not None:
+        runs = tuned["autotune"]["examples"].items()
+        words = f"{tuned['autotune']['iterations']} iterations of `builtin:autotune` on each example's CUDA kernel"
+        return tuned | {"words": words, "rows": {name: run["rows"] for name, run in runs}}
+    started: dict[str, Any] = json.loads(STARTED.read_text())
+    fastest: dict[tuple[str, str], float] = {}
+    for row in json.loads(SETTINGS.read_text())["results"]:
+        key = (row["example"], row["workload"])
+        fastest[key] = min(fastest.get(key, row["median_ms"]), row["median_ms"])
+    words = "the judged starting CUDA kernels, and the fastest of seven settings of each, timed without the judge"
+    return started | {"words": words, "rows": _started(started["examples"], fastest)}
+
+
+def _started(examples: dict[str, Any], fastest: dict[tuple[str, str], float]) -> dict[str, list[dict[str, Any]]]:
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for name, found in examples.items():
+        for timing in found["verdict"]["timings"]:
+            workload, start = timing["workload"], timing["seconds"]
+            best = min(fastest[name, workload] * 1e-3, start)
+            figures = {"start_seconds": start, "best_seconds": best, "gain": start / best}
+            share = timing["limit_seconds"] / best
+            rows.setdefault(name, []).append({"workload": workload, **figures, "share_of_limit": share})
+    return rows
+
+
+def with_table(text: str, new: Rows, machine: str | None, record: dict[str, Any]) -> str:
+    """The README's text with its table brought up to date. Without `machine` the sentence about it stays."""
     before, _, rest = text.partition(BEGIN)
-    _, mark, after = rest.partition(END)
+    table, mark, after = rest.partition(END)
     if not mark:
         raise SystemExit(f"{README} has lost the marks around its table")
-    rows = "".join(line for name, run in found.items() for line in _rows(name, summarize(run)))
-    README.write_text(before + BEGIN + HEAD + rows + "\n" + _machine(machine) + "\n" + mark + after, encoding="utf-8")
-    print(HEAD + rows, end="")
+    rows = dict(sorted((_rows_of(table) | new).items()))
+    about = machine or next((line for line in table.splitlines() if line.startswith("Measured on")), "")
+    lines = [
+        f"| {' | '.join((*cells, *_on_h200(record, name, cells[1])))} |\n"
+        for name, row in rows.items()
+        for cells in row
+    ]
+    return f"{before}{BEGIN}{HEAD}{''.join(lines)}\n{about}\n{_about_h200(record)}\n{mark}{after}"
 
 
-def _rows(name: str, summary: Summary) -> list[str]:
-    lines = []
-    for index, row in enumerate(summary.rows):
-        cells = (
+def _rows_of(table: str) -> Rows:
+    """What a table holds, its head left out."""
+    rows: Rows = {}
+    name = ""
+    for line in table.splitlines():
+        cells = tuple(cell.strip() for cell in line.strip().strip("|").split("|"))
+        if line.startswith("|") and cells[0] not in ("example", "---"):
+            name = cells[0] or name
+            rows.setdefault(name, []).append(cells[:CELLS])
+    return rows
+
+
+def _on_h200(record: dict[str, Any], name: str, workload: str) -> tuple[str, ...]:
+    """The cells of one workload there."""
+    row = next((each for each in record["rows"].get(name, []) if each["workload"] == workload), None)
+    if row is None:
+        return ("", "", "", "")
+    best = (duration(row["best_seconds"]), f"**{times(row['gain'])}**") if "best_seconds" in row else ("", "")
+    return (duration(row["start_seconds"]), *best, percent(row["share_of_limit"]))
+
+
+def _about_h200(record: dict[str, Any]) -> str:
+    return f"On an {record['chip']} (driver {record['driver']}, {record['date'][:10]}): {record['words']}."
+
+
+def _cells(name: str, summary: Summary) -> list[tuple[str, ...]]:
+    return [
+        (
             name if index == 0 else "",
             row.workload,
             duration(row.start_seconds),
@@ -74,8 +152,8 @@ def _rows(name: str, summary: Summary) -> list[str]:
             times(row.speedup),
             percent(row.share_of_limit),
         )
-        lines.append(f"| {' | '.join(cells)} |\n")
-    return lines
+        for index, row in enumerate(summary.rows)
+    ]
 
 
 def _machine(run: RunFolder) -> str:
