@@ -53,6 +53,12 @@ class Plan(Record):
     pause: float = Field(default=10.0, ge=0)
     """Seconds before the first retry; each further one waits twice as long, up to `agents.batch_crew.LONGEST_PAUSE`."""
     executor: str = "local"
+    state: str | None = None
+    """Where checkpoints are kept, without a password: an address of PostgreSQL, None for the run folders."""
+    otel: str | None = None
+    """Where traces go; empty for the usual address, None for nowhere unless the environment says where."""
+    pause_at_limit: bool = False
+    """Wait for a person at a limit instead of ending."""
     asked: dict[str, JsonValue] = {}
     """What the command line said about models, for the child processes; never a key."""
 

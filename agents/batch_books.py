@@ -13,12 +13,16 @@ from agents.batch_board import TaskState, to_reopen
 from agents.batch_budget import Account, Pool
 from agents.batch_lines import Broke, Done
 from agents.batch_queue import BatchFolder, QueueJournal
-from agents.limits import StopReason
+from agents.limits import Budget, StopReason, nearly_used, spending
 from agents.models.money import spent_so_far
+from agents.settings import Budgets
+from agents.state import NOTHING_SPENT, Spent
 
 LONGEST_PAUSE = 600.0
 """Seconds between two tries."""
-Kind: TypeAlias = Literal["begun", "granted", "happened", "turned", "failed", "refused", "halting", "stopped"]
+Kind: TypeAlias = Literal[
+    "begun", "granted", "happened", "turned", "failed", "refused", "halting", "nearing", "paused", "stopped"
+]
 
 
 class BatchEvent(Record):
@@ -32,6 +36,8 @@ class BatchEvent(Record):
     failed    message, again (seconds | null)
     refused   message, advice
     halting   at_once
+    nearing   budget, used, limit: 80 % of a shared limit are gone
+    paused    reason, go_on: the batch waits for a person
     stopped   reason | null, elapsed
     """
 
@@ -53,6 +59,7 @@ class Books:
         self._journal, self._on_event = journal, on_event
         self._origin = time.monotonic() - self.board.elapsed
         self._not_before: dict[str, float] = {}
+        self._told_low: set[Budget] = set()
 
     @property
     def states(self) -> list[TaskState]:
@@ -140,6 +147,15 @@ class Books:
         reason: StopReason | None = ("user" if halted else self.over) if left else None
         self._write(Stopped(elapsed=self.elapsed, reason=reason))
         self.tell("stopped", reason=reason, elapsed=self.elapsed)
+
+    def tell_low(self) -> None:
+        """Of each shared limit that is nearly reached, once."""
+        dollars, tokens, device = self.pool.spent
+        spent = Spent(**NOTHING_SPENT | {"dollars": dollars, "output_tokens": tokens, "device_seconds": device})
+        for gauge in nearly_used(spending(spent, self.elapsed, Budgets(**self.plan.shared.model_dump()))):
+            if gauge.budget not in self._told_low:
+                self._told_low.add(gauge.budget)
+                self.tell("nearing", **gauge._asdict())
 
     def tell(self, kind: Kind, task: str | None = None, **fields: JsonValue) -> None:
         self._on_event(BatchEvent(kind=kind, task=task, fields=fields))

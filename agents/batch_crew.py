@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +39,8 @@ class Crew:
     config: Callable[[QueuedTask], Json]
     """What is written down of a task's run when it begins."""
     on_event: OnBatchEvent
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """What a task's process has beside this one's environment."""
     halted: bool = False
     books: Books = field(init=False)
     _children: dict[str, Child] = field(default_factory=dict)
@@ -161,7 +163,7 @@ class Crew:
         self.folder.begin_run(task, self.config(task))
         root = str(Path(__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-        environ = os.environ | {"PYTHONPATH": path, "PYTHONUTF8": "1"}
+        environ = os.environ | {"PYTHONPATH": path, "PYTHONUTF8": "1"} | dict(self.environ)
         return await Child.start(key, self.command(key), environ, self.folder.path / "logs" / f"{key}.log")
 
     def _order(self, granted: Granted) -> Turn:
@@ -184,6 +186,7 @@ class Crew:
                 pool.settle(key, report.number, report.dollars, report.tokens)
             case Happened():
                 self.books.tell("happened", key, event=report.event, fields=report.fields)
+                self.books.tell_low()
             case _:
                 pass
 

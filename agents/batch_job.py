@@ -23,7 +23,7 @@ from agents.batch_meter import Metered
 from agents.batch_queue import time_at_work
 from agents.control import Control
 from agents.drive import optimize
-from agents.events import Event
+from agents.events import Event, OnEvent
 from agents.limits import StopReason
 from agents.models.base import Usage
 from agents.models.catalogue import Catalogue
@@ -59,6 +59,10 @@ class Work:
     executor: Executor
     connections: Connections | None = None
     catalogue: Catalogue | None = None
+    state: str | None = None
+    """Where checkpoints are kept; as of `agents.drive.optimize`."""
+    on_event: OnEvent | None = None
+    """Hears the run's events too."""
 
 
 class Share:
@@ -146,6 +150,8 @@ class _Job:
             nonlocal left
             happened = Happened(event=event.event, fields=event.fields, device_seconds=metered.seconds)
             self.tell(happened)
+            if self.work.on_event is not None:
+                self.work.on_event(event)
             if event.event == "iteration_ended":
                 left -= 1
                 if left <= 0 and event.fields["iteration"] != event.fields["iterations"]:
@@ -162,6 +168,7 @@ class _Job:
             connections=work.connections,
             catalogue=work.catalogue,
             common=share,
+            state=work.state,
         )
 
 

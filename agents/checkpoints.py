@@ -11,7 +11,6 @@ import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import aiosqlite
 from langchain_core.runnables import RunnableConfig
@@ -21,13 +20,12 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, StateSnapshot
 
 from agents.state import Begin
+from agents.state_address import passwords_in, public_address
 from memory.files import RunFolderError
 from memory.history import Blobs
 from memory.runs import RunFolder
 from tools.errors import InfrastructureError, WarpsmithError
 
-POSTGRES: Final = ("postgresql", "postgres")
-_SECRET: Final = ("password", "sslpassword", "passfile")
 _SETUP_LOCK: Final = 0x77617270
 """Any number that no other program of the database uses ("warp")."""
 _SETUP_POLL: Final = 0.2
@@ -48,30 +46,6 @@ def checkpointer(run: RunFolder, state: str | None = None) -> AbstractAsyncConte
     the address can't be used.
     """
     return _in_folder(run) if state is None else _in_postgres(state)
-
-
-def public_address(state: str) -> str:
-    """A database's address without its password. Raises WarpsmithError when it is none."""
-    parts = urlsplit(state)
-    if parts.scheme not in POSTGRES or not parts.path.strip("/"):
-        raise WarpsmithError(
-            "the state is kept in a file, or in PostgreSQL as postgresql://user@host/database",
-            "Leave out --state for a file in the run folder.",
-        )
-    user, at, host = parts.netloc.rpartition("@")
-    query = [(name, value) for name, value in parse_qsl(parts.query) if name not in _SECRET]
-    netloc = f"{user.partition(':')[0]}{at}{host}"
-    return parts._replace(netloc=netloc, query=urlencode(query, quote_via=quote)).geturl()
-
-
-def passwords_in(state: str | None) -> tuple[str, ...]:
-    """What of a database's address nobody may read, as written and as meant."""
-    if state is None:
-        return ()
-    parts = urlsplit(state)
-    written = parts.netloc.rpartition("@")[0].partition(":")[2]
-    found = [written, unquote(written), *(value for name, value in parse_qsl(parts.query) if name in _SECRET[:2])]
-    return tuple(dict.fromkeys(filter(None, found)))
 
 
 def where_to_go_on(snapshot: StateSnapshot) -> Begin | Command[str] | None:

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 
 from agents.attempts import Attempts
 from agents.casting import Casting, refuse_without_start
-from agents.checkpoints import checkpointer, has_ended, lost_its_texts, passwords_in, where_to_go_on
+from agents.checkpoints import checkpointer, has_ended, lost_its_texts, where_to_go_on
 from agents.context import Context, OnRoleText
 from agents.control import Control
 from agents.events import Journal, OnEvent, bound
@@ -40,6 +40,7 @@ from agents.secrets import Scrubber
 from agents.settings import Role, RunSettings
 from agents.shelves import LessonShelf
 from agents.state import Begin, State
+from agents.state_address import passwords_in
 from agents.steering import Steering
 from agents.told import Told
 from agents.upgrade import upgrade

@@ -17,7 +17,11 @@ from agents.batch import Batch, PassedOver, Plan, QueuedTask
 from agents.batch_books import BatchEvent
 from agents.batch_crew import Crew
 from agents.batch_queue import BATCH_NAME, BatchFolder
-from app.batch_plan import BatchRequest, plan_for
+from agents.pausing import Paused, forget
+from agents.secrets import Scrubber
+from agents.state_address import passwords_in
+from app.batch_pausing import ask_to_go_on, limit_of, wait_for_a_plan
+from app.batch_plan import STATE_VARIABLE, BatchRequest, plan_for
 from app.batch_report import figures, write_summary
 from app.batch_summary import BatchSummary, TaskRow, summarize_batch
 from app.batch_tasks import batch_name, read_tasks
@@ -27,6 +31,7 @@ from app.exits import DONE, REJECTED
 from app.quantities import duration, percent, times
 from app.signals import exit_code_of, stopped_by_signals
 from app.terminal import console_for, plain_table
+from app.tracing import require_traces
 from memory.files import RunFolderError
 from tools.errors import TaskError, WarpsmithError
 from tools.executor import executor_for
@@ -47,11 +52,16 @@ def run_batch(request: BatchRequest, as_json: bool) -> int:
     plan, configuration = plan_for(request, before, os.environ, Path.cwd())
     require_usable(configuration)
     executor_for(plan.executor)
+    require_traces(plan.otel, os.environ)
     console = console_for(stderr=as_json)
-    folder = earlier or _new(request, console)
+    if earlier is not None and (paused := ask_to_go_on(earlier, before, plan)) is not None:
+        _say_lifted(earlier, paused, console, as_json)
+        return DONE
+    folder = earlier or _new(request, configuration, console)
     _say_models(configuration, console)
     console.print(f"batch     {folder.path}", markup=False, highlight=False, soft_wrap=True)
-    caught = asyncio.run(_work(folder, plan, configuration, console, as_json))
+    forget(folder.path)
+    caught = asyncio.run(_work(folder, plan, configuration, console, as_json=as_json, state=request.state))
     return _finish(folder, console, as_json, caught)
 
 
@@ -71,7 +81,15 @@ def find_batch(name: str, root: Path) -> BatchFolder:
     return BatchFolder(fitting[0])
 
 
-def _new(request: BatchRequest, console: Console) -> BatchFolder:
+def _say_lifted(folder: BatchFolder, paused: Paused, console: Console, as_json: bool) -> None:
+    if as_json:
+        print_json({"event": "lifted", "path": str(folder.path), "process": paused.pid})
+        return
+    text = f"batch     {folder.path} goes on in process {paused.pid}"
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _new(request: BatchRequest, configuration: Configuration, console: Console) -> BatchFolder:
     if not request.paths:
         raise TaskError("missing", "No task was named", "For instance: warpsmith batch examples/ --jobs 2")
     tasks, passed_over = read_tasks(request.paths)
@@ -81,10 +99,11 @@ def _new(request: BatchRequest, console: Console) -> BatchFolder:
         console.print(f"and {len(passed_over) - PASSED_SHOWN} more; the report has all", highlight=False)
     if not tasks:
         raise TaskError("not_a_task", "There is no task in what was named", _why(passed_over))
+    scrubber = Scrubber.of(configuration.connections, passwords_in(request.state))
     batch = Batch(
         version=version("warpsmith"),
         name=request.name or batch_name(request.paths),
-        command=request.command,
+        command=tuple(scrubber.text(word) for word in request.command),
         tasks=tasks,
         passed_over=passed_over,
     )
@@ -105,21 +124,46 @@ def _why(passed_over: tuple[PassedOver, ...]) -> str:
 
 
 async def _work(
-    folder: BatchFolder, plan: Plan, configuration: Configuration, console: Console, as_json: bool
+    folder: BatchFolder,
+    plan: Plan,
+    configuration: Configuration,
+    console: Console,
+    *,
+    as_json: bool,
+    state: str | None,
 ) -> int | None:
-    """Run the batch; the number of the signal that stopped it, if one did. No process is left afterwards."""
+    """Run the batch, and again with each plan that a person gave it while it waited; the number of the signal that
+    stopped it, if one did. No process is left afterwards. state: the database's address, perhaps with a password."""
     batch = folder.batch()
     watch = watch_for(console, batch, folder.board(), plan.shared.wall_time, as_json)
     told = _Reporter(folder, watch)
-    crew = Crew(
-        folder=folder,
-        plan=plan,
-        command=lambda key: (sys.executable, "-P", "-m", "app.batch_job", str(folder.path.resolve()), key),
-        config=lambda task: _config(task, plan, configuration, batch.command),
-        on_event=told.show,
-    )
-    with stopped_by_signals(crew.halt) as caught, watch.live(lambda: crew.spent):
-        await crew.run()
+
+    def crew_of(plan: Plan) -> Crew:
+        return Crew(
+            folder=folder,
+            plan=plan,
+            command=lambda key: (sys.executable, "-P", "-m", "app.batch_job", str(folder.path.resolve()), key),
+            config=lambda task: _config(task, plan, configuration, batch.command),
+            on_event=told.show,
+            environ={} if state is None else {STATE_VARIABLE: state},
+        )
+
+    crew = crew_of(plan)
+
+    def halt(at_once: bool) -> None:  # the crew of now
+        crew.halt(at_once)
+
+    with stopped_by_signals(halt) as caught, watch.live(lambda: crew.spent):
+        while True:
+            board = await crew.run()
+            limit = limit_of(board)
+            if not plan.pause_at_limit or limit is None or caught:
+                break
+            told.write()
+            asked = await wait_for_a_plan(folder, limit, told.show, lambda: caught)
+            if asked is None:
+                break
+            plan, crew = asked, crew_of(asked)
     return caught[0] if caught else None
 
 
@@ -133,8 +177,12 @@ class _Reporter:
     def show(self, event: BatchEvent) -> None:
         self._watch.show(event)
         if event.kind in ("turned", "failed", "refused") and event.fields.get("status") != "paused":
-            self._summary = summarize_batch(self._folder, self._summary)
-            write_summary(self._folder, self._summary)
+            self.write()
+
+    def write(self) -> None:
+        """The summary of now."""
+        self._summary = summarize_batch(self._folder, self._summary)
+        write_summary(self._folder, self._summary)
 
 
 def _config(
@@ -147,6 +195,7 @@ def _config(
         "command": list(command),
         "task_path": task.path,
         "executor": plan.executor,
+        "state": plan.state,
         "task": task.task.model_dump(mode="json"),
         "settings": plan.settings.model_dump(mode="json"),
         "endpoints": {name: c.model_dump(mode="json", include=kept) for name, c in configuration.providers.items()},

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from agents.batch_job import Work, prepare, serve
 from agents.batch_queue import BatchFolder
-from app.batch_plan import configuration_of
+from app.batch_plan import STATE_VARIABLE, configuration_of
+from app.tracing import traced
 from tools.errors import InfrastructureError
 from tools.executor import executor_for
 
@@ -26,6 +27,7 @@ async def _serve(folder: BatchFolder, key: str) -> None:
         raise InfrastructureError(f"the batch {folder.path} has no run of {key}")
     configuration = configuration_of(plan, os.environ, Path.cwd())
     keys = [connection.key_env for connection in configuration.connections.providers.values() if connection.key_env]
+    state = os.environ.pop(STATE_VARIABLE, None) or plan.state
     work = Work(
         task=folder.batch().task(key).task,
         settings=plan.settings,
@@ -33,8 +35,14 @@ async def _serve(folder: BatchFolder, key: str) -> None:
         executor=executor_for(plan.executor, withheld=keys),
         connections=configuration.connections,
         catalogue=configuration.catalogue,
+        state=state,
     )
-    await serve(work)
+    with traced(plan.otel, os.environ, run.id, lambda _: None, _warn) as work.on_event:
+        await serve(work)
+
+
+def _warn(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr)
 
 
 if __name__ == "__main__":

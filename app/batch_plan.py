@@ -10,10 +10,14 @@ from typing import Any
 
 from agents.batch import Plan, SharedBudget
 from agents.settings import ROLES, Budgets, Models, RunSettings
+from agents.state_address import public_address
 from app.configuration import Asked, Configuration, Sourced, configure
 from app.inputs import documents_at, lessons_at, seconds_of
 from tools.errors import WarpsmithError
 from tools.records import TargetName
+
+STATE_VARIABLE = "WARPSMITH_BATCH_STATE"
+"""In the environment of a task's process: where checkpoints are kept, with the password that nobody may read."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,11 @@ class BatchRequest:
     wall_time: str | None
     device_time: str | None
     parallel: int | None
+    samples: int | None
+    pause_at_limit: bool | None
+    state: str | None
+    """With a password, perhaps: it is never written down."""
+    otel: str | None
     asked: Asked
     docs: tuple[Path, ...]
     lessons: str | None
@@ -59,7 +68,8 @@ def plan_for(
         "shared": _shared(request, old.shared, configuration),
         "asked": {name: _plain(value) for name, value in asdict(asked).items()},
     }
-    for name in ("jobs", "turn", "retries", "executor"):
+    values["state"] = old.state if request.state is None else public_address(request.state)
+    for name in ("jobs", "turn", "retries", "executor", "otel", "pause_at_limit"):
         given = getattr(request, name)
         values[name] = getattr(old, name) if given is None else given
     return Plan.model_validate(values | {"pause": old.pause}), configuration
@@ -81,6 +91,7 @@ def _settings(request: BatchRequest, old: RunSettings, configuration: Configurat
     given: dict[str, object | None] = {
         "language": None if request.target is None else "cuda" if request.target == "cuda" else "cpp",
         "parallel": request.parallel,
+        "samples": request.samples,
         "seed": request.seed,
         "documents": tuple(str(documents_at(path)) for path in request.docs) or None,
     }

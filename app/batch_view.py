@@ -30,7 +30,7 @@ from app.quantities import duration, money, percent, span, times, tokens
 Spent = Callable[[], tuple[float, int, float]]
 """Dollars, tokens and device seconds so far."""
 _STYLES = {"ended": "green", "failed": "red", "refused": "red", "running": "bold", "waiting": "dim"}
-_TOLD = ("best_changed", "model_changed", "model_retried", "run_failed")
+_TOLD = ("best_changed", "budget_low", "model_changed", "model_retried", "run_failed")
 """Events of runs that are worth a line."""
 
 
@@ -129,6 +129,8 @@ _WORDS: dict[Kind, Callable[[Fields], str]] = {
     "halting": lambda f: (
         "stopping at once" if f["at_once"] else "finishing the steps that go on; again to stop at once"
     ),
+    "nearing": lambda f: "of all tasks together, " + event_lines.line(Event(event="budget_low", fields=f)),
+    "paused": lambda f: f"paused: {_ending(f)}; to go on: {f['go_on']}",
     "stopped": lambda _: "",
 }
 
@@ -170,8 +172,10 @@ class Panel:
 
     def show(self, event: BatchEvent) -> None:
         f = event.fields
-        if event.kind == "halting":
+        if event.kind in ("halting", "paused"):
             self._note = line(event)
+        if event.kind == "nearing":
+            self._console.print(Text(line(event), style="yellow"), highlight=False)
         row = self._rows.get(event.task or "")
         if row is None:
             return

@@ -10,16 +10,23 @@ import typer
 
 from app.exits import guarded
 from app.options import (
+    RUNS,
     Analyst,
     BaseUrl,
     Coder,
     Config,
+    Debug,
     DialectOption,
     Docs,
     Fallback,
     LessonsFile,
     Model,
+    Otel,
+    Parallel,
     Planner,
+    RunsRoot,
+    Samples,
+    State,
 )
 
 EXIT_CODES = """Exit codes: 0 every task has an accepted kernel, 1 some task has none or failed, 2 could not do it,
@@ -55,58 +62,80 @@ def batch(
         ),
     ] = None,
     max_dollars: Annotated[
-        float | None, typer.Option(metavar="USD", help="For all tasks together: end when model calls cost so much.")
+        float | None, typer.Option(metavar="USD", help="All tasks together: end when model calls have cost so much.")
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(metavar="N", help="For all tasks together: end after so many tokens, in and out.")
+        int | None, typer.Option(metavar="N", help="All tasks together: end after N tokens of model calls, in and out.")
     ] = None,
     wall_time: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="For all tasks together: end the search after a time, as 90m or 2d. Last measurements follow it.",
+            help="All tasks together: end the search after a time, as 90m or 2d. Last measurements follow it.",
         ),
     ] = None,
     device_time: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="For all tasks together: end after so much building, judging, profiling."),
+        typer.Option(
+            metavar="TIME", help="All tasks together: end after so much building, judging and profiling, as 8h."
+        ),
     ] = None,
-    iterations: Annotated[int | None, typer.Option(min=1, help="Each task: end after N iterations [200].")] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Each task: end after N iterations [200].")
+    ] = None,
     patience: Annotated[
-        int | None, typer.Option(min=1, help="Each task: end after so many attempts in a row without a gain [40].")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Each task: end after N attempts in a row without a gain [40]."),
     ] = None,
     near_limit: Annotated[
         float | None,
         typer.Option(
-            metavar="PERCENT", help="Each task: end when within so many percent of the physical limit [5]; 0 never."
+            metavar="PERCENT",
+            help="Each task: end when its best kernel is within so many percent of the shortest time that the hardware "
+            "allows [5]; 0 never.",
         ),
     ] = None,
     task_wall_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Each task: end its search after a time at work.")
+        str | None, typer.Option(metavar="TIME", help="Each task: end its search after a time, as 30m.")
     ] = None,
     task_device_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Each task: end after so much device time.")
+        str | None, typer.Option(metavar="TIME", help="Each task: end after so much device time, as 30m.")
     ] = None,
-    task_dollars: Annotated[float | None, typer.Option(metavar="USD", help="Each task: money for model calls.")] = None,
-    task_tokens: Annotated[int | None, typer.Option(metavar="N", help="Each task: tokens, in and out.")] = None,
+    task_dollars: Annotated[
+        float | None, typer.Option(metavar="USD", help="Each task: end when its model calls have cost so much.")
+    ] = None,
+    task_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Each task: end after N tokens, in and out.")
+    ] = None,
+    pause_at_limit: Annotated[
+        bool | None,
+        typer.Option(
+            "--pause-at-limit/--end-at-limit",
+            help="Once only limits stand in the way, wait for a person instead of ending: from another terminal "
+            "`warpsmith batch --resume BATCH` with a larger limit lets it go on [end].",
+            show_default=False,
+        ),
+    ] = None,
     turn: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Iterations of one turn [5]. Then the task that promises most has the next (docs/batches.md)."
+            min=1,
+            metavar="N",
+            help="Iterations of one turn [5]; then the task that promises most has the next (docs/batches.md).",
         ),
     ] = None,
     retries: Annotated[
         int | None,
         typer.Option(
             min=0,
+            metavar="N",
             help="How often in a row a task is tried again after its machine or its process failed [2]. A verdict is "
             "never retried.",
         ),
     ] = None,
     target: Annotated[Literal["cpu", "cuda"] | None, typer.Option(help="Where the kernels must be fast [cpu].")] = None,
-    parallel: Annotated[
-        int | None, typer.Option(min=1, max=16, help="Hypotheses an iteration, in each task [1].")
-    ] = None,
+    parallel: Parallel = None,
+    samples: Samples = None,
     model: Model = None,
     planner: Planner = None,
     coder: Coder = None,
@@ -117,11 +146,11 @@ def batch(
     config: Config = None,
     docs: Docs = None,
     lessons: LessonsFile = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of builtin:autotune's search [0].")] = None,
-    name: Annotated[str | None, typer.Option(help="Of the batch [that of the folder of tasks].")] = None,
-    runs: Annotated[
-        Path, typer.Option("--runs", metavar="DIR", help="Where batch folders are.", envvar="WARPSMITH_RUNS")
-    ] = Path("runs"),
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of builtin:autotune's search [0].")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the batch's folder [that of the folder of tasks].")
+    ] = None,
+    runs: RunsRoot = RUNS,
     executor: Annotated[
         str | None,
         typer.Option(
@@ -130,10 +159,12 @@ def batch(
             help="Where kernels are built and judged: local, or command:CMD where CMD runs `warpsmith worker` [local].",
         ),
     ] = None,
+    state: State = None,
+    otel: Otel = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print events as JSON lines on standard output, the summary last.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Make the kernels of many tasks faster, with one budget for all and one report.
 
@@ -164,6 +195,10 @@ def batch(
             wall_time=wall_time,
             device_time=device_time,
             parallel=parallel,
+            samples=samples,
+            pause_at_limit=pause_at_limit,
+            state=state,
+            otel=otel,
             asked=Asked(
                 model=model,
                 planner=planner,

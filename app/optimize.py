@@ -15,7 +15,6 @@ from pathlib import Path
 from pydantic import JsonValue
 from rich.console import Console
 
-from agents.checkpoints import passwords_in, public_address
 from agents.control import Control
 from agents.drive import optimize
 from agents.events import OnEvent
@@ -24,6 +23,7 @@ from agents.outcome import RunBroken
 from agents.pausing import forget
 from agents.secrets import Scrubber
 from agents.settings import ROLES, Budgets, Models, RunSettings
+from agents.state_address import passwords_in, public_address
 from agents.steering_fork import successor_of
 from agents.wishes import Wishes
 from app.bill import bill_of

@@ -46,15 +46,29 @@ def traced(
         telemetry.close()
 
 
+def require_traces(asked: str | None, environ: Mapping[str, str]) -> None:
+    """Raises WarpsmithError when what `--otel` asks for can't be met."""
+    if asked is not None:
+        _endpoint(asked, environ)
+
+
 def _opened(asked: str | None, environ: Mapping[str, str], run: str, warn: Callable[[str], None]) -> Telemetry | None:
     """None where nobody asked. Raises WarpsmithError."""
     if asked is None and not any(environ.get(name, "").strip() for name in _ENVIRONMENT):
         return None
+    endpoint = _endpoint(asked, environ)
+    if endpoint is None:
+        return None
+    from agents.telemetry import Telemetry
+
+    return Telemetry(run, endpoint, warn)
+
+
+def _endpoint(asked: str | None, environ: Mapping[str, str]) -> str | None:
     try:
-        from agents.telemetry import Telemetry, endpoint_of
+        from agents.telemetry import endpoint_of
     except ImportError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise
         raise WarpsmithError("traces need packages that are not installed", f"Run: pip install {PACKAGES}") from error
-    endpoint = endpoint_of(asked, environ)
-    return None if endpoint is None else Telemetry(run, endpoint, warn)
+    return endpoint_of(asked, environ)

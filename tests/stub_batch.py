@@ -141,7 +141,7 @@ def work_on(folder: BatchFolder, key: str) -> Work:
     task, asked, run_folder = folder.batch().task(key).task, folder.board().plan, folder.run_of(key)
     assert asked is not None and run_folder is not None
     executor = Faulty(json.loads(task.description), folder.path, key)
-    return Work(task, asked.settings, run_folder, executor)
+    return Work(task, asked.settings, run_folder, executor, state=asked.state)
 
 
 def warm() -> None:

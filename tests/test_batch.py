@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -19,17 +20,25 @@ import stub_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nursery import nursery
-from stub_batch import make_batch, plan
+from stub_batch import command, make_batch, plan
 
 from agents.batch import Begun, Granted, SharedBudget, Turned
 from agents.batch_board import Board
 from agents.batch_books import BatchEvent
 from agents.batch_budget import Account, Pool
+from agents.batch_crew import Crew
 from agents.batch_queue import QUEUE_NAME, BatchFolder
 from agents.batch_schedule import FIRST_RATE, STARVING, Standing, choose, expected_gain, rate_after
 from agents.models.money import spent_so_far
+from agents.pausing import paused_in
 from agents.settings import Budgets, Models
+from app import batch as batching
+from app.batch_pausing import ask_to_go_on
+from app.batch_summary import summarize_batch
+from app.configuration import Asked, configure
+from app.terminal import console_for
 from memory.files import RunFolderError
+from tools.errors import WarpsmithError
 
 shares = st.one_of(st.none(), st.floats(1e-4, 1.0))
 rates = st.floats(0.0, 1.0)
@@ -271,6 +280,15 @@ async def test_a_batch_killed_anywhere_comes_to_the_same_end(nest: str, tmp_path
         assert [a.kernel_id for a in mine.attempts()] == [a.kernel_id for a in theirs.attempts()]
         torn = sum(judged(folder, key).values()) - len(mine.attempts())
         assert torn <= 5  # a kill between a measurement and its line costs that one
+    assert figures_of(folder) == figures_of(quiet)
+
+
+def figures_of(folder: BatchFolder) -> Any:
+    """The summary, but for what names a folder, for what kills cost, and for times of work."""
+    cost = {"run", "turns", "retries", "device_seconds", "elapsed"}
+    summary = summarize_batch(folder)
+    rows = [row.model_dump(mode="json", exclude=cost) for row in summary.tasks]
+    return summary.state, summary.reason, summary.scores, rows
 
 
 async def _until_written(folder: BatchFolder, lines: int, process: subprocess.Popen[bytes]) -> None:
@@ -351,6 +369,56 @@ async def test_a_halt_finishes_the_step_saves_and_is_gone_on_with(nest: str, tmp
     assert 0 < sum(state.iterations for state in board.tasks.values()) < 8
     board = await stub_batch.run(folder, plan(), nest)
     assert {state.reason for state in board.tasks.values()} == {"iterations"} and board.reason is None
+
+
+async def test_of_a_shared_limit_it_is_told_once_that_it_is_nearly_reached(nest: str, tmp_path: Path) -> None:
+    dear = stub_batch.SETTINGS.model_copy(update={"models": Models.choose("paid:autotune")})
+    events: list[BatchEvent] = []
+    await stub_batch.run(make_batch(tmp_path, {"a": {}, "b": {}}), plan(settings=dear, tokens=1000), nest, events)
+    (told,) = [event.fields for event in events if event.kind == "nearing"]
+    assert told["budget"] == "tokens" and told["limit"] == 1000 and 800 <= float(str(told["used"])) < 1000
+
+
+async def test_checkpoints_of_all_tasks_are_kept_where_the_plan_says(nest: str, tmp_path: Path) -> None:
+    folder = make_batch(tmp_path, {"a": {}})
+    nowhere = plan(retries=0).model_copy(update={"state": "postgresql://nobody@127.0.0.1:1/none"})
+    board = await stub_batch.run(folder, nowhere, nest)
+    assert board.tasks["a"].status == "failed" and "postgresql://nobody@127.0.0.1:1/none" in board.tasks["a"].message
+
+
+def test_a_batch_at_a_limit_waits_until_another_plan_raises_it(
+    nest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that asks is a thread here: what they share is the folder."""
+    folder = make_batch(tmp_path, {"a": {}, "b": {}})
+    monkeypatch.setattr(
+        batching, "Crew", lambda **given: Crew(**given | {"command": lambda key: command(nest, str(folder.path), key)})
+    )
+    first = plan().model_copy(update={"pause_at_limit": True})
+    larger = stub_batch.SETTINGS.model_copy(update={"budgets": Budgets(iterations=6, near_limit=None, patience=None)})
+    answers: list[object] = []
+    over = Event()
+
+    def lift() -> None:
+        while (waits := paused_in(folder.path)) is None:
+            if over.wait(0.005):
+                return
+        assert folder.board().stopped and (folder.path / "summary.json").exists()
+        with pytest.raises(WarpsmithError, match="as they were"):
+            ask_to_go_on(folder, first, first)
+        answers.append(ask_to_go_on(folder, first, plan(settings=larger)) == waits)
+
+    asking = Thread(target=lift)
+    asking.start()
+    configuration = configure(Asked(), {}, tmp_path)
+    work = batching._work(folder, first, configuration, console_for(), as_json=False, state=None)
+    try:
+        assert asyncio.run(work) is None
+    finally:
+        over.set()
+        asking.join()
+    assert answers == [True] and paused_in(folder.path) is None
+    assert [state.iterations for state in folder.board().tasks.values()] == [6, 6]
 
 
 async def test_a_task_process_that_is_killed_is_started_again(nest: str, tmp_path: Path) -> None:

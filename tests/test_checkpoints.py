@@ -15,10 +15,11 @@ import pytest
 from crash_harness import same_run
 from stub_executor import TASK, StubExecutor
 
-from agents.checkpoints import checkpointer, passwords_in, public_address
+from agents.checkpoints import checkpointer
 from agents.drive import optimize
 from agents.outcome import Outcome
 from agents.settings import RunSettings
+from agents.state_address import passwords_in, public_address
 from memory.runs import RunFolder
 from tools.errors import InfrastructureError, WarpsmithError
 
