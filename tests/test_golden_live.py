@@ -50,6 +50,20 @@ def test_a_record_names_chip_driver_and_date_and_no_machine(section: str) -> Non
     assert not any(private in text for private in ("GPU-", "/tmp", "/root", "/home"))
 
 
+def test_the_time_of_a_verdict_is_accounted_for() -> None:
+    record = json.loads((GOLDEN / "speed/speed.json").read_text())
+    assert record["chip"] == "NVIDIA H200" and record["driver"] and record["date"]
+    for row in record["speed"]["rows"]:
+        assert row["status"] == "accepted"
+        stages, parts = sum(row["stages"].values()), sum(row["parts"].values())
+        assert stages <= row["whole_seconds"] < stages + 0.5
+        assert row["own_seconds"] == pytest.approx(row["whole_seconds"] - row["compiler_seconds"] - parts, abs=0.01)
+        assert row["own_seconds"] < 1.0
+        assert row["parts"]["waiting for sanitizers"] < 0.1, "they are done before the checks are"
+        assert all(time["samples"] > 100 for time in row["times"])
+    assert record["speed"]["own_seconds"] < 1.0
+
+
 def test_every_kernel_of_the_zoo_was_profiled_live_and_called_what_its_comment_says() -> None:
     rows, known = recorded("zoo")["zoo"], script("zoo_on_gpu").KNOWN
     assert list(rows) == [each.name for each in known]

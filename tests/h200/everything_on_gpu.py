@@ -1,6 +1,6 @@
-"""What must be seen on a real GPU, one section each: profiles, experiments, machine code, a sweep, spread, clocks.
+"""What must be seen on a real GPU, one section each: profiles, experiments, machine code, clocks.
 
-    python -P tests/h200/everything_on_gpu.py [--dry-run] [zoo experiment listing tune spread clocks]
+    python -P tests/h200/everything_on_gpu.py [--dry-run] [zoo experiment listing clocks]
 
 Needs warpsmith, PyCUDA, the CUDA toolkit and a GPU; writes `<section>.json` to $OUT (else ./out), with chip, driver and
 date, to be kept under tests/golden/h200/. `--dry-run` builds all that the sections need with nvcc, and runs nothing: it
@@ -10,18 +10,14 @@ works without a GPU. Exit status 1 when a section saw something that it should n
 from __future__ import annotations
 
 import argparse
-import asyncio
 import datetime
 import json
 import os
-import statistics
 import subprocess
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +29,6 @@ import zoo_on_gpu  # noqa: E402
 
 from tools.contract import task_header  # noqa: E402
 from tools.errors import WarpsmithError  # noqa: E402
-from tools.executor import LocalExecutor  # noqa: E402
 from tools.experiment import build_program, run_experiment  # noqa: E402
 from tools.judge import Judge, open_task  # noqa: E402
 from tools.listing import cut  # noqa: E402
@@ -41,19 +36,14 @@ from tools.machine_code import Form, ListingRequest  # noqa: E402
 from tools.profilers import sass  # noqa: E402
 from tools.profilers.cuda import profile_kernel  # noqa: E402
 from tools.program import Program  # noqa: E402
-from tools.records import Accepted, Kernel  # noqa: E402
+from tools.records import Kernel  # noqa: E402
 from tools.reference import load_reference  # noqa: E402
-from tools.space import space_of  # noqa: E402
 from tools.targets.cuda import CudaTarget  # noqa: E402
-from tools.targets.device_choice import chosen_device  # noqa: E402
 from tools.task import TaskSource, read_task  # noqa: E402
-from tools.tunables import parse_tunables  # noqa: E402
-from tools.tune import tune as sweep  # noqa: E402
 
 Report = dict[str, Any]
-TRIALS, REPEATS = 200, 20
 FORMS: tuple[Form, ...] = ("sass", "ptx")
-SPREAD_ALLOWED, CLOCKS_ALLOWED, SHORTEST = 0.02, 0.03, 50e-6
+CLOCKS_ALLOWED, SHORTEST = 0.03, 50e-6
 FURTHER = ("dram__bytes.sum", "smsp__cycles_active.avg", "no_such__metric.sum")
 
 
@@ -164,99 +154,6 @@ def listing() -> Report:
     return {"examples": rows, "faults": faults}
 
 
-# ---------------------------------------------------------------------------------------------------------------- tune
-
-
-def tune() -> Report:
-    """One sweep of many configurations: how busy the device is meanwhile, and how many are evaluated in a minute."""
-    source, kernel = sweep_subject()
-    groups = CudaTarget().tunable_flags
-
-    async def run() -> Report:
-        async with LocalExecutor() as executor:
-            await executor.open(source, "cuda")
-            with utilisation() as samples:
-                begin = time.perf_counter()
-                report = await sweep(executor, source, kernel, None, TRIALS, groups=groups)
-                seconds = time.perf_counter() - begin
-        timed = [trial for trial in report.trials if trial.seconds is not None]
-        return {
-            "trials": len(report.trials),
-            "timed": len(timed),
-            "rejected": [trial.reason for trial in report.trials if trial.seconds is None],
-            "seconds": seconds,
-            "evaluations_per_minute": 60 * len(report.trials) / seconds,
-            "device_busy_share": statistics.fmean(samples) / 100 if samples else None,
-            "samples": len(samples),
-            "best": report.assignment,
-            "ratio": report.ratio,
-        }
-
-    found = asyncio.run(run())
-    print({name: value for name, value in found.items() if name != "rejected"}, flush=True)
-    return {**found, "faults": [] if found["trials"] == TRIALS and found["timed"] else ["the sweep is incomplete"]}
-
-
-def prepare_tune() -> Report:
-    source, kernel = sweep_subject()
-    space = space_of(kernel, parse_tunables(kernel.files), CudaTarget().tunable_flags)
-    build = CudaTarget("sm_90a").compile_kernel(kernel, header_of(source))
-    faults = [] if build.library is not None else [build.message]
-    return {"points": space.size, "faults": faults + ([] if space.size >= TRIALS else [f"only {space.size} points"])}
-
-
-def sweep_subject() -> tuple[TaskSource, Kernel]:
-    source = read_task(ROOT / "examples/softmax")
-    return source, source.start["cuda"]
-
-
-@contextmanager
-def utilisation() -> Iterator[list[float]]:
-    """Percent of each fifth of a second in which the device ran something, as its driver counts."""
-    samples: list[float] = []
-    chosen = chosen_device(os.environ)
-    which = [f"--id={chosen}"] if chosen is not None else []
-    query = ["nvidia-smi", *which, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"]
-    with subprocess.Popen(query, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        lines = process.stdout
-
-        def read() -> None:
-            samples.extend(float(line) for line in lines if line.strip().isdigit())
-
-        reader = threading.Thread(target=read)
-        reader.start()
-        try:
-            yield samples
-        finally:
-            process.terminate()
-            reader.join()
-
-
-# -------------------------------------------------------------------------------------------------------------- spread
-
-
-def spread() -> Report:
-    """Whole evaluations of one kernel, again and again: how far their times lie apart."""
-    found: Report = {}
-    for name in ("softmax", "histogram"):
-        source = read_task(ROOT / "examples" / name)
-        seconds: dict[str, list[float]] = {}
-        began = time.perf_counter()
-        with open_task(source, "cuda") as judge:
-            for _ in range(REPEATS):
-                verdict = judge.evaluate(source.start["cuda"])
-                for timing in verdict.timings if isinstance(verdict, Accepted) else ():
-                    seconds.setdefault(timing.workload, []).append(timing.seconds)
-        apart = {each: (max(times) - min(times)) / statistics.median(times) for each, times in seconds.items()}
-        counts = {each: len(times) for each, times in seconds.items()}
-        found[name] = {"seconds": seconds, "spread": apart, "evaluations": counts}
-        print(name, {each: f"{share:.2%}" for each, share in apart.items()}, f"{time.perf_counter() - began:.0f}s")
-    rows = [(name, each, share) for name, row in found.items() for each, share in row["spread"].items()]
-    faults = [f"{name}/{each}: {share:.2%}" for name, each, share in rows if share > SPREAD_ALLOWED]
-    return {"tasks": found, "faults": faults or ([] if rows else ["nothing was accepted"])}
-
-
 # -------------------------------------------------------------------------------------------------------------- clocks
 
 
@@ -306,8 +203,6 @@ SECTIONS = (
     Section("zoo", zoo, prepare_zoo),
     Section("experiment", experiment, prepare_experiment),
     Section("listing", listing, listing),
-    Section("tune", tune, prepare_tune),
-    Section("spread", spread, lambda: {"faults": []}),
     Section("clocks", clocks, prepare_clocks),
 )
 

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 import zoo_on_gpu  # noqa: E402
-from everything_on_gpu import machine, utilisation  # noqa: E402
+from everything_on_gpu import machine  # noqa: E402
 
 from app.summary import summarize  # noqa: E402
 from memory.runs import list_runs  # noqa: E402
@@ -42,6 +42,7 @@ from tools.profilers import ncu  # noqa: E402
 from tools.profilers.cuda import profile_kernel  # noqa: E402
 from tools.records import Accepted, Kernel, Verdict  # noqa: E402
 from tools.targets.cuda import CudaTarget  # noqa: E402
+from tools.targets.device_choice import chosen_device  # noqa: E402
 from tools.task import TaskSource, read_task  # noqa: E402
 from tools.tune import tune as sweep  # noqa: E402
 
@@ -276,6 +277,29 @@ def tune() -> Report:
     found = asyncio.run(run())
     print("tune", found, flush=True)
     return {**found, "faults": [] if found["trials"] == TRIALS and found["timed"] else ["the sweep is incomplete"]}
+
+
+@contextmanager
+def utilisation() -> Iterator[list[float]]:
+    """Percent of each fifth of a second in which the device ran something, as its driver counts."""
+    samples: list[float] = []
+    chosen = chosen_device(os.environ)
+    which = [f"--id={chosen}"] if chosen is not None else []
+    query = ["nvidia-smi", *which, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"]
+    with subprocess.Popen(query, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = process.stdout
+
+        def read() -> None:
+            samples.extend(float(line) for line in lines if line.strip().isdigit())
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            yield samples
+        finally:
+            process.terminate()
+            reader.join()
 
 
 # --------------------------------------------------------------------------------------------------------------- spread
