@@ -22,7 +22,7 @@ from tools.targets.choice import target_of
 from tools.task import read_kernel, read_task
 from tools.torch_build import with_defines
 from tools.torch_call import model_call, plain_call
-from tools.torch_host import torch_server
+from tools.torch_host import forked_sandbox, torch_server
 from tools.torch_trace import require_own_work
 from tools.tunables import parse_tunables
 
@@ -154,6 +154,8 @@ def test_a_kernel_is_refused_for_the_right_reason(judge: Judge, what: str) -> No
 
 
 def test_a_worker_sees_nothing_but_its_own(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    if forked_sandbox().level == "rlimits":
+        pytest.skip("rlimits hide nothing")
     monkeypatch.setenv("SOME_API_KEY", "secret")
     body = """
 def tried(action):
@@ -172,10 +174,7 @@ seen = [
 ]
 raise ValueError(" ".join(seen))
 """
-    hidden = body.replace("import socket as s", 's = __import__("soc" + "ket")').replace(
-        "os.kill", 'getattr(os, "ki" + "ll")'
-    )
-    verdict = judge.evaluate(plain(hidden.replace("PARENT", str(os.getpid()))))
+    verdict = judge.evaluate(plain(body.replace("PARENT", str(os.getpid()))))
     assert isinstance(verdict, Rejected)
     assert "ValueError: no no no no False" in verdict.message
 
