@@ -64,6 +64,16 @@ def test_the_time_of_a_verdict_is_accounted_for() -> None:
     assert record["speed"]["own_seconds"] < 1.0
 
 
+def test_two_judges_told_the_same_times() -> None:
+    one, other = (
+        json.loads((GOLDEN / f"speed/{name}.json").read_text())["speed"]["rows"] for name in ("speed_first", "speed")
+    )
+    for first, second in zip(one, other, strict=True):
+        for a, b in zip(first["times"], second["times"], strict=True):
+            assert a["workload"] == b["workload"]
+            assert a["seconds"] == pytest.approx(b["seconds"], rel=0.02)
+
+
 def test_every_kernel_of_the_zoo_was_profiled_live_and_called_what_its_comment_says() -> None:
     rows, known = recorded("zoo")["zoo"], script("zoo_on_gpu").KNOWN
     assert list(rows) == [each.name for each in known]
