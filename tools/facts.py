@@ -30,8 +30,8 @@ class WorkloadFacts(Record):
     """Fewest bytes that must move: each input read once, each output written once."""
     flops: float | None
     arithmetic: str = ""
-    """In what its arithmetic may be done under the task's policy (`float32`, `tf32`, `bfloat16`...): whose peak sets the
-    limit. `none` where no floats are; empty where it was not written down."""
+    """In what its arithmetic may be done under the task's policy (`float32`, `tf32`, `bfloat16`...): that one's peak
+    sets the limit. `none` where no floats are; empty where it was not written down."""
     baseline_seconds: float
     """Of the fastest baseline."""
     baseline_interval: Interval
