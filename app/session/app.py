@@ -26,6 +26,7 @@ class SessionApp(App[None]):
 
     def __init__(self, run: RunFolder, driver: Driver | None = None) -> None:
         super().__init__()
+        self.animation_level = "none"
         self.session = SessionScreen(run, driver)
 
     def on_mount(self) -> None:

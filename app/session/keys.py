@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from rich.text import Text
 from textual.binding import Binding
 
 PANES: Final = ("plan", "kernel", "verdict", "words", "money", "log")
@@ -66,6 +67,16 @@ def bindings() -> list[Binding]:
     return [
         Binding(key.key, key.action, key.short or key.does, show=bool(key.short), key_display=key.label) for key in KEYS
     ]
+
+
+def footer() -> Text:
+    """The keys that one needs most, on a line. It is the same whatever has the focus, and so costs no drawing."""
+    line = Text(" ", no_wrap=True, overflow="ellipsis")
+    for key in KEYS:
+        if key.short:
+            line.append(key.label, style="bold")
+            line.append(f" {key.short}   ")
+    return line
 
 
 def groups() -> list[tuple[str, list[tuple[str, str]]]]:

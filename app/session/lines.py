@@ -6,8 +6,8 @@ direction of writing are taken out, tabs become spaces, and a line of a megabyte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -19,6 +19,7 @@ from textual.strip import Strip
 
 from app.plain import printable
 
+Paint: TypeAlias = Callable[[Text], Text]
 LONGEST: Final = 1_000
 """Characters of a line that are shown."""
 MOST: Final = 20_000
@@ -72,13 +73,14 @@ class Lines(ScrollView, can_focus=True):
     """Lines of text. Follows its end while it was there (`follows`), and keeps its place otherwise."""
 
     DEFAULT_CSS = """
-    Lines { height: 1fr; width: 1fr; background: $background; }
+    Lines { height: 1fr; width: 1fr; background: $background; overflow: scroll scroll; }
     Lines { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
     """
 
     def __init__(self, *, follows: bool = False, id: str | None = None) -> None:
         super().__init__(id=id)
         self._lines: list[Text] = []
+        self._paint: Paint | None = None
         self._widest = 0
         self._follows = follows
         self._at_end = True
@@ -88,9 +90,10 @@ class Lines(ScrollView, can_focus=True):
         """What is shown, all of it."""
         return self._lines
 
-    def show(self, lines: Sequence[Text]) -> None:
-        """Show these lines instead; the place is kept where it is still there."""
-        self._lines = list(lines[-MOST:])
+    def show(self, lines: Sequence[Text], paint: Paint | None = None) -> None:
+        """Show these lines instead; the place is kept where it is still there. paint: colours a line, which is done for
+        those alone that are seen."""
+        self._lines, self._paint = list(lines[-MOST:]), paint
         self._widest = max((line.cell_len for line in self._lines), default=0)
         self._resized()
 
@@ -106,7 +109,9 @@ class Lines(ScrollView, can_focus=True):
 
     def _resized(self) -> None:
         follow = self._follows and self._at_end
-        self.virtual_size = Size(self._widest, len(self._lines))
+        size = Size(self._widest, len(self._lines))
+        self.set_reactive(Lines.virtual_size, size)  # as a change of layout it would cost all panes a drawing
+        self._scroll_update(size)
         if follow:
             self._go_to_end()
         self.refresh()
@@ -134,6 +139,7 @@ class Lines(ScrollView, can_focus=True):
         style = self.rich_style
         if place >= len(self._lines):
             return Strip.blank(width, style)
-        segments = self._lines[place].render(self.app.console)
+        line = self._lines[place] if self._paint is None else self._paint(self._lines[place])
+        segments = line.render(self.app.console)
         strip = Strip([Segment(s.text, style + (s.style if isinstance(s.style, Style) else Style())) for s in segments])
         return strip.crop_extend(left, left + width, style).apply_offsets(left, place)

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from app.log_lines import log_line
 from app.session.archive import Archive, Filed
 from app.session.lines import Lines, clean, folded
-from app.session.source import VIEWS, View, diff_lines, source_lines
+from app.session.source import VIEWS, View, diff_lines, painted, source_lines
 from app.session.story import Story
 from app.session.words import money_lines, verdict_lines
 
@@ -40,7 +40,7 @@ class Pane(Vertical):
 
     DEFAULT_CSS = """
     Pane { border: round $foreground 30%; border-title-color: $foreground; padding: 0; height: 1fr; width: 1fr; }
-    Pane:focus-within { border: round $accent; border-title-style: bold reverse; }
+    Pane:focus-within { border-title-style: bold reverse; border-title-color: $accent; }
     """
 
     def __init__(self, title: str, id: str, *body: Any) -> None:
@@ -75,7 +75,7 @@ class KernelPane(Pane):
             self.border_title = "2 kernel"
             self.body.show([Text("no attempt is chosen yet", style="dim")])
             return
-        self.body.show(self._lines(filed, archive.find(other)))
+        self.body.show(self._lines(filed, archive.find(other)), painted if self.view == "source" else None)
         if not same:
             self.body.scroll_home(animate=False)
         against = {"source": "", "parent": f" against its parent {other}", "best": f" against the best, {other}"}[

@@ -18,6 +18,8 @@ from app.session.words import SIGNS, moved, what
 
 SHORT = 10
 """Characters of a prediction that has room beside what was measured; the verdict has all of it."""
+WIDEST = 220
+"""Cells of a line."""
 NOTHING = "nothing"
 """What a first hypothesis starts from when there is no kernel."""
 
@@ -118,6 +120,10 @@ class Plan(Tree[Leaf]):
         node = self._attempts.get(attempt or "")
         if node is not None:
             self.move_cursor(node)
+
+    def get_label_width(self, node: TreeNode[Leaf]) -> int:
+        """A bound for all of them: to draw each for its width would cost more than all else."""
+        return WIDEST
 
     def render_label(self, node: TreeNode[Leaf], base_style: Style, style: Style) -> Text:
         data, story = node.data, self._story

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import BindingType
 from textual.containers import Container
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from agents import steering_actions as acts
 from agents.steering_actions import Action
@@ -26,7 +27,7 @@ from app.session.dialogs import Help, Sure, Write, WriteAction
 from app.session.driver import Driver
 from app.session.editor import edit_kernel, edit_text
 from app.session.hand_over import hand_over
-from app.session.keys import PANES, bindings, groups
+from app.session.keys import PANES, bindings, footer, groups
 from app.session.lines import brief, clean
 from app.session.panes import Headline, KernelPane, LogPane, MoneyPane, Pane, VerdictPane, WordsPane, compose
 from app.session.plan import Plan
@@ -53,6 +54,7 @@ class SessionScreen(Screen[None]):
     DEFAULT_CSS = """
     SessionScreen { layers: base; }
     SessionScreen #tabs { height: 1; display: none; background: $panel; }
+    SessionScreen #keys { height: 1; background: $panel; }
     SessionScreen #panes {
         layout: grid; grid-size: 3 3; grid-columns: 5fr 7fr 5fr; grid-rows: 3fr 2fr 11; height: 1fr;
     }
@@ -71,7 +73,8 @@ class SessionScreen(Screen[None]):
         self.archive = Archive(run.path)
         self.plan = Plan()
         self._tail = Tail(run.path / "events.jsonl")
-        self._backlog: Iterator[str] = iter(())
+        self._backlog: deque[str] = deque()
+        """Lines that were read and not taken in yet."""
         self._zoomed = False
         self._current = PANES[0]
         self._leaving: Callable[[], None] | None = None
@@ -83,7 +86,7 @@ class SessionScreen(Screen[None]):
         with Container(id="panes"):
             yield Pane("1 plan", "plan-pane", self.plan)
             yield from compose()
-        yield Footer(show_command_palette=False)
+        yield Static(footer(), id="keys", markup=False)
 
     def on_mount(self) -> None:
         self.action_pane(PANES[0])
@@ -101,13 +104,13 @@ class SessionScreen(Screen[None]):
         """Take in what the run did since, and show it."""
         until, fresh = time.monotonic() + AT_ONCE, []
         try:
-            for text in self._lines():
-                line = event_in(text)
+            if not self._backlog:
+                self._backlog.extend(self._tail.lines())
+            while self._backlog and time.monotonic() < until:
+                line = event_in(self._backlog.popleft())
                 if line is not None:
                     fresh.append(line)
                     self._take(line)
-                if time.monotonic() > until:
-                    break
         except RunFolderError as error:
             self.notify(clean(error.message), severity="error", markup=False)
         self.query_one(LogPane).add(fresh)
@@ -117,12 +120,6 @@ class SessionScreen(Screen[None]):
         self._show()
         if self._leaving is not None and not (self.driver is not None and self.driver.is_alive):
             self._leaving()
-
-    def _lines(self) -> Iterator[str]:
-        """Lines that were not taken in yet; what one look can't do is done in the next."""
-        yield from self._backlog
-        self._backlog = self._tail.lines()
-        yield from self._backlog
 
     def _take(self, line: dict[str, Any]) -> None:
         self.story.take(line)
@@ -148,7 +145,7 @@ class SessionScreen(Screen[None]):
             return
         self._drawn = drawn
         self.plan.update(story)
-        self.query_one("#headline", Headline).update(headline(story, self.size.width))
+        self.query_one("#headline", Headline).update(headline(story, self.size.width), layout=False)
         self.query_one("#plan-pane", Pane).border_subtitle = brief(story.ended or story.doing, 60).replace("[", "(")
         self._draw_tabs()
 
@@ -166,7 +163,7 @@ class SessionScreen(Screen[None]):
 
     def _draw_tabs(self) -> None:
         parts = [f"[{n} {name}]" if name == self._current else f" {n} {name} " for n, name in enumerate(PANES, start=1)]
-        self.query_one("#tabs", Static).update(" ".join(parts)[: self.size.width])
+        self.query_one("#tabs", Static).update(" ".join(parts)[: self.size.width], layout=False)
 
     def action_pane(self, name: str) -> None:
         self._current = name

@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
-from rich.syntax import Syntax
 from rich.text import Text
 
 from app.quantities import percent
 from app.session.archive import Filed
-from app.session.lines import LONGEST, clean
+from app.session.lines import clean
 from tools.profiles import Profile
 from tools.records import Kernel
 
 View: TypeAlias = Literal["source", "parent", "best"]
 VIEWS: Final[tuple[View, ...]] = ("source", "parent", "best")
 """The source, what changed against the parent, against the best."""
-HIGHLIGHTED: Final = 120_000
-"""Characters of a file up to which it is coloured."""
-_LEXERS: Final[Mapping[str, str]] = {"cpp": "cpp", "cuda": "cuda", "torch": "python"}
+GUTTER: Final = 7
+"""Cells before a line of source: its number, and a mark where it is hot."""
 _CHANGES: Final[Mapping[str, str]] = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def source_lines(filed: Filed) -> tuple[list[Text], list[int]]:
     """All files of a kernel, numbered, and the places of its hot lines among the lines."""
-    kernel, lines, hot = filed.kernel, [], []
+    kernel = filed.kernel
+    lines: list[Text] = []
+    hot: list[int] = []
     for name, text in kernel.files.items():
         notes = _notes(filed.profile, name)
         if len(kernel.files) > 1:
             lines.append(Text(f"── {clean(name, 80)} ──", style="bold"))
-        for number, row in enumerate(_coloured(text, kernel.language), start=1):
+        for number, row in enumerate(text.removesuffix("\n").split("\n"), start=1):
             note = notes.get(number)
             if note is not None:
                 hot.append(len(lines))
-            lines.append(_numbered(number, row, note))
+            lines.append(_numbered(number, clean(row), note))
     return lines, hot
 
 
@@ -62,9 +63,9 @@ def diff_lines(before: Kernel | None, after: Kernel, names: tuple[str, str]) -> 
     return lines or [Text("they are the same", style="dim")]
 
 
-def _numbered(number: int, row: Text, note: str | None) -> Text:
-    line = Text(f"{number:>5}{'>' if note is not None else ' '} ", style="bold yellow" if note is not None else "dim")
-    line = Text.assemble(line, row)
+def _numbered(number: int, row: str, note: str | None) -> Text:
+    mark = (f"{number:>{GUTTER - 2}}> ", "bold yellow") if note is not None else (f"{number:>{GUTTER - 2}}  ", "dim")
+    line = Text.assemble(mark, row)
     if note is not None:
         line.append(f"   <- {clean(note, 200)}", style="bold yellow")
     return line
@@ -80,13 +81,36 @@ def _notes(profile: Profile | None, name: str) -> dict[int, str]:
     return {number: "; ".join(said) for number, said in notes.items()}
 
 
-def _coloured(text: str, language: str) -> list[Text]:
-    """The lines of a source, harmless and coloured; a line may be cut, but none is left out."""
-    whole = [clean(row, LONGEST) for row in text.split("\n")]
-    if whole and not whole[-1]:
-        whole.pop()
-    if sum(map(len, whole)) > HIGHLIGHTED:
-        return [Text(row) for row in whole]
-    coloured = Syntax("", _LEXERS.get(language, "cpp"), theme="ansi_dark").highlight("\n".join(whole))
-    found = list(coloured.split("\n", allow_blank=True))
-    return found[: len(whole)] if len(found) >= len(whole) else [Text(row) for row in whole]
+def painted(line: Text) -> Text:
+    """A numbered line of C++, CUDA or Python with colours: comments, strings, numbers, words of the language.
+
+    It knows one line at a time, so that only those that are seen cost anything; a comment over several lines keeps its
+    plain colour where no line of it begins with a star.
+    """
+    if line.plain[: GUTTER - 2].strip().isdigit():
+        line = line.copy()
+        for found in _TOKENS.finditer(line.plain, GUTTER):
+            line.stylize(_STYLES[str(found.lastgroup)], *found.span())
+    return line
+
+
+_STYLES: Final[Mapping[str, str]] = {
+    "comment": "dim italic",
+    "string": "yellow",
+    "directive": "cyan",
+    "number": "magenta",
+    "word": "blue bold",
+}
+_WORDS: Final = (
+    "alignas|auto|bool|break|case|char|class|const|constexpr|continue|def|do|double|else|enum|extern|false|float|for|from"
+    "|if|import|inline|int|long|namespace|return|short|signed|sizeof|static|struct|switch|template|true|typedef|typename"
+    "|unsigned|using|void|volatile|while|__global__|__device__|__shared__|__restrict__|__restrict|__launch_bounds__"
+    "|u?int(?:8|16|32|64)_t|size_t"
+)
+_TOKENS: Final = re.compile(
+    r"(?P<comment>//.*|/\*.*?(?:\*/|$)|^\s*\*.*)"
+    r"|(?P<string>\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')"
+    r"|(?P<directive>#\s*[a-z]+)"
+    r"|(?P<number>\b(?:0x[0-9a-fA-F]+|\d[\d.]*(?:e[+-]?\d+)?)[fuUlL]*\b)"
+    rf"|(?P<word>\b(?:{_WORDS})\b)"
+)

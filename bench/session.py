@@ -1,0 +1,245 @@
+"""The session beside a long run, measured in a real terminal: from a key to the last byte of what it changed.
+
+    python -m bench.session [--attempts 200] [--rounds 6]
+
+The run is synthetic: attempts with sources of 4 to 30 KB, and ten events each. The session is a process of its own on a
+pseudo-terminal of 160 by 48, so what is timed is what a person waits for, but for the terminal's own drawing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import random
+import select
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from agents.events import Journal
+from agents.settings import Models
+from memory.ledger import Outcome
+from memory.runs import Attempt, RunFolder
+from tests.synthetic_run import _accepted as accepted
+from tests.synthetic_run import _facts as facts
+from tests.synthetic_run import _profile as profile
+from tests.synthetic_run import _rejected as rejected
+from tools.records import Accepted, Kernel
+
+SIZE = (48, 160)
+"""Lines and columns."""
+QUIET = 0.03
+"""Seconds without output after which a key's answer is whole."""
+BOUND_MS = 50.0
+KEYS: tuple[tuple[str, bytes], ...] = (
+    ("up", b"\x1b[A"),
+    ("down", b"\x1b[B"),
+    ("home", b"\x1b[H"),
+    ("end", b"\x1b[F"),
+    ("page up", b"\x1b[5~"),
+    ("best", b"b"),
+    ("kernel", b"2"),
+    ("page down", b"\x1b[6~"),
+    ("view", b"v"),
+    ("view", b"v"),
+    ("view", b"v"),
+    ("verdict", b"3"),
+    ("log", b"6"),
+    ("page up", b"\x1b[5~"),
+    ("zoom", b"z"),
+    ("zoom", b"z"),
+    ("plan", b"1"),
+    ("help", b"?"),
+    ("back", b"\x1b"),
+)
+ESCAPE_WAIT = 0.1
+"""Seconds that a terminal program waits after an escape, in case more of a sequence comes: no work of ours."""
+
+
+def make_run(root: Path, attempts: int) -> RunFolder:
+    """A run of so many attempts that ended."""
+    rng = random.Random(7)
+    run = RunFolder.create(root, "long", {"task": {"kind": "numpy"}})
+    run.write_facts(facts().model_dump(mode="json"))
+    models = Models().model_dump(mode="json")
+    with Journal(run.path / "events.jsonl", lambda _: None) as journal:
+        journal.tell(
+            "run_started", run=run.id, task="long", target="cpu", models=models, budgets={"iterations": 400}, parallel=1
+        )
+        best = "a0"
+        for number in range(attempts):
+            best = _attempt(run, journal, number, best, rng)
+        journal.tell(
+            "run_ended",
+            reason="iterations",
+            iterations=attempts,
+            attempts=attempts,
+            kept=1,
+            best=best,
+            seconds=1.0,
+            share_of_limit=0.5,
+            speedup=2.0,
+            elapsed=9.0,
+        )
+    return run
+
+
+def _attempt(run: RunFolder, journal: Journal, number: int, best: str, rng: random.Random) -> str:
+    """One more, with what is told around it; the best from then on."""
+    name, parent = f"a{number}", None if number == 0 else rng.choice([best, f"a{rng.randrange(number)}"])
+    kernel = Kernel(language="cpp", files={"kernel.cpp": source(rng)})
+    failed, kept = number % 3 == 1, number % 9 == 0
+    verdict = rejected(kernel) if failed else accepted(kernel, 4e-3 * 0.995**number)
+    outcome: Outcome = "rejected" if failed else "kept" if kept else "slower"
+    idea = {"idea": "fewer trips", "change": f"Stage tiles of {number} in the cache", "metric": "seconds"}
+    idea |= {"expected": "-20 %", "kind": "tiling"}
+    measured = (
+        {"seconds": verdict.seconds, "share_of_limit": verdict.share_of_limit, "speedup": verdict.speedup}
+        if isinstance(verdict, Accepted)
+        else {}
+    )
+    attempt = Attempt(
+        id=name,
+        parent=parent,
+        iteration=number,
+        kernel_id=kernel.id,
+        kernel=kernel.model_dump(mode="json"),
+        hypothesis=None if number == 0 else {**idea, "parent": parent},
+        change=f"edited kernel.cpp (+{number} -3)",
+        outcome=outcome,
+        note="wrong result in row 3" if failed else "",
+        judged_at=1.8e9 + number,
+        device_seconds=1.5,
+        **measured,
+    )
+    if number:
+        journal.tell("iteration_started", iteration=number, iterations=400)
+        journal.tell("hypothesis", iteration=number, parent=parent, lessons=[], **idea)
+    run.add_attempt(attempt, kernel.files, verdict.model_dump(mode="json"))
+    fields = attempt.model_dump(
+        mode="json", include={"parent", "iteration", "change", "outcome", "note", "device_seconds"}
+    )
+    journal.tell("attempt_judged", attempt=name, kernel=kernel.id, **fields, **measured)
+    if kept:
+        journal.tell("best_changed", attempt=name, iteration=number, gain=1.0, **measured)
+        run.add_profile(name, profile(kernel.id).model_dump(mode="json"))
+    for tool in ("compile", "run", "search", "profile"):
+        about = {"seconds": 0.5, "call": f"{number}-{tool}", "answer": "0" * 32, "device_seconds": 0.5}
+        journal.tell("tool_called", role="coder", tool=tool, ok=True, error=None, **about)
+    return name if kept else best
+
+
+def source(rng: random.Random) -> str:
+    """Of 4 to 30 KB."""
+    size, rows = rng.randrange(4_000, 30_000), ['#include "task.h"', "// tune: BLOCK = 16,32,64"]
+    while size > 0:
+        i, j = rng.randrange(64), rng.randrange(512)
+        rows.append(f"    acc[{i}] = __builtin_fmaf(a[{j}], b[{i}], acc[{i}]);  // lane {i} holds column {j}")
+        size -= len(rows[-1]) + 1
+    return "\n".join([*rows, 'extern "C" void solve(const task::Args& args, void*) {}', ""])
+
+
+class Terminal:
+    """A session on a pseudo-terminal."""
+
+    def __init__(self, run: RunFolder) -> None:
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *SIZE, 0, 0))
+        command = [sys.executable, "-P", "-m", "app.start", "session", "--attach", str(run.path)]
+        environment = os.environ | {"TERM": "xterm-256color", "PYTHONPATH": str(Path(__file__).parent.parent)}
+        self.process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+        )
+        os.close(theirs)
+        self._terminal = ours
+
+    def press(self, key: bytes, patience: float = 2.0, quiet: float = QUIET) -> float | None:
+        """Milliseconds from a key to the last byte that followed; None when nothing did."""
+        started, last = time.perf_counter(), None
+        os.write(self._terminal, key)
+        while True:
+            wait = patience if last is None else quiet
+            if not select.select([self._terminal], [], [], wait)[0]:
+                return None if last is None else (last - started) * 1000
+            os.read(self._terminal, 1 << 16)
+            last = time.perf_counter()
+
+    def leave(self) -> int:
+        """Close it; its memory in MB before."""
+        used = psutil.Process(self.process.pid).memory_info().rss
+        time.sleep(0.5)  # an escape and a letter right after it would be one key
+        os.write(self._terminal, b"q")
+        while self.process.poll() is None:
+            if select.select([self._terminal], [], [], 0.1)[0]:
+                try:
+                    os.read(self._terminal, 1 << 16)
+                except OSError:
+                    break
+        self.process.wait(10)
+        return used >> 20
+
+    @property
+    def cpu_ms(self) -> float:
+        """What its process used so far."""
+        return int(Path(f"/proc/{self.process.pid}/schedstat").read_text().split()[0]) / 1e6
+
+
+def measure(attempts: int, rounds: int) -> dict[str, object]:
+    with tempfile.TemporaryDirectory() as root:
+        run = make_run(Path(root), attempts)
+        started = time.perf_counter()
+        terminal = Terminal(run)
+        terminal.press(b"", patience=60, quiet=1.5)
+        opened = time.perf_counter() - started - 1.5
+        by_key: dict[str, list[float]] = {}
+        before, pressed = terminal.cpu_ms, rounds * len(KEYS)
+        for _ in range(rounds):
+            for name, key in KEYS:
+                took = terminal.press(key)
+                if took is not None:
+                    by_key.setdefault(name, []).append(took - (ESCAPE_WAIT * 1000 if key == b"\x1b" else 0.0))
+        cpu = (terminal.cpu_ms - before) / pressed
+        return {
+            "attempts": attempts,
+            "whole_screen_seconds": round(opened, 2),
+            "keys": sum(map(len, by_key.values())),
+            **_figures([took for all_of in by_key.values() for took in all_of]),
+            "cpu_ms_a_key": round(cpu, 1),
+            "by_key": {name: _figures(took) for name, took in by_key.items()},
+            "memory_mb": terminal.leave(),
+        }
+
+
+def _figures(took: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(took)
+    late = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
+    return {
+        "median_ms": round(statistics.median(ordered), 1),
+        "p95_ms": round(late, 1),
+        "worst_ms": round(ordered[-1], 1),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--attempts", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=6)
+    options = parser.parse_args()
+    found = measure(options.attempts, options.rounds)
+    print(json.dumps(found, indent=1))
+    median = found["median_ms"]
+    return 0 if isinstance(median, float) and median < BOUND_MS else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,459 @@
+"""The session's screen, driven by keys: over a run that measures nothing, over hostile texts, and over a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from small_tasks import SAXPY
+from stub_executor import TASK, StubExecutor
+from textual.pilot import Pilot
+
+from agents.drive import optimize
+from agents.events import Event
+from agents.settings import Budgets, Models, RunSettings
+from agents.steering_actions import ACTION, ACTIONS
+from agents.steering_box import BOX, Box
+from app.configuration import Asked, configure
+from app.optimize import Prepared
+from app.session import dialogs
+from app.session.app import SessionApp
+from app.session.driver import Driver
+from app.session.keys import KEYS, PANES
+from app.session.lines import Lines, clean, folded
+from app.session.panes import KernelPane, LogPane, VerdictPane
+from app.session.story import Story
+from app.session_start import EventLines, attach_to, has_screen, require_one
+from app.steer import steer
+from app.steer_words import action_of
+from memory.runs import RunFolder
+from tools.errors import WarpsmithError
+from tools.executor import LocalExecutor
+from tools.records import Kernel
+from tools.task import read_task
+
+KERNEL = """#include "task.h"
+// tune: STEP = 1,2
+#ifndef STEP
+#define STEP 1
+#endif
+extern "C" void solve(const task::Args& args, void*) {
+    for (int64_t i = 0; i < args.x_size; ++i) args.out[i] = 2 * args.x[i] + args.y[i];
+}
+"""
+PATIENCE = 150.0
+"""Seconds until something counts as not happening at all."""
+HOSTILE = (
+    "[bold red]not markup[/] [@click=app.exit]x[/] \x1b[31m\x1b]0;title\x07 \u202eright to left\u202c "
+    "\u05e9\u05dc\u05d5\u05dd 漢字の幅 👩‍👩‍👧 e\u0301 \x00\x08 \t tab " + "long " * 2_000
+)
+
+
+async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "it") -> None:
+    """Wait until that is so."""
+    end = asyncio.get_running_loop().time() + PATIENCE
+    while not holds():
+        assert asyncio.get_running_loop().time() < end, f"{what} did not happen"
+        await pilot.pause(0.03)
+
+
+def given(run: RunFolder) -> list[dict[str, Any]]:
+    """What was handed to the run, as JSON."""
+    path = run.path / BOX
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line)["action"] for line in lines]
+
+
+def shown(app: SessionApp) -> str:
+    """All that is on the screen, as text."""
+    screen = app.screen
+    width, height = screen.size
+    strips = screen._compositor.render_strips()
+    return "\n".join(strip.text for strip in strips[:height])[: (width + 1) * height]
+
+
+async def stub_run(root: Path, iterations: int = 4) -> RunFolder:
+    """A run that the tuner drove."""
+    run = RunFolder.create(root, "stub", {"task": {"kind": "numpy"}})
+    settings = RunSettings(budgets=Budgets(iterations=iterations, near_limit=None, patience=None), models=Models())
+    await optimize(TASK, settings, run, StubExecutor(_seconds), lambda _: None)
+    return run
+
+
+def _seconds(kernel: Kernel) -> float:
+    return 1.0 / (1 + int(kernel.defines.get("BLOCK", 8)))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return asyncio.run(stub_run(tmp_path_factory.mktemp("finished")))
+
+
+@pytest.fixture
+def run(finished: RunFolder, tmp_path: Path) -> RunFolder:
+    """A run that ended, of which a test may do what it likes."""
+    return RunFolder(shutil.copytree(finished.path, tmp_path / finished.id, symlinks=True))
+
+
+@pytest.fixture
+def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets $EDITOR to a script with these commands; `$1` is the file."""
+
+    def set_to(commands: str) -> None:
+        path = tmp_path / "editor.sh"
+        path.write_text(f"#!/bin/sh\n{commands}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv("VISUAL", str(path))
+
+    yield set_to
+
+
+async def write(pilot: Pilot[Any], text: str) -> None:
+    """Into the line that is open, instead of what stands there; then enter."""
+    line = pilot.app.screen.query_one("#line", dialogs.Input)
+    line.value = text
+    await pilot.press("enter")
+    await pilot.pause()
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48), (40, 12)])
+async def test_a_run_is_shown_at_any_size_and_each_pane_has_its_key(run: RunFolder, size: tuple[int, int]) -> None:
+    app = SessionApp(run)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        await pilot.pause(0.2)
+        texts = {}
+        for number, name in enumerate(PANES, start=1):
+            await pilot.press(str(number))
+            await pilot.pause(0.1)
+            texts[name] = shown(app)
+            assert "ENDED" in texts[name]
+        parts = {"plan": "from a0", "kernel": "#include", "verdict": "change", "words": "transcripts"}
+        parts |= {"money": "iterations", "log": "the run ended"}
+        for name, part in parts.items():
+            assert part in texts[name], name
+        wide = size[0] >= 120
+        assert all((part in texts["plan"]) == wide for name, part in parts.items() if name not in ("plan", "verdict"))
+        assert app.session.plan.chosen == list(app.session.story.attempts)[-1], "it follows the newest"
+
+
+async def test_it_changes_shape_with_its_terminal(run: RunFolder) -> None:
+    app = SessionApp(run)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        for size, one in (((80, 24), True), ((200, 60), False), ((30, 8), True), ((160, 48), False)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause(0.1)
+            assert app.session.has_class("-one") is one
+        await pilot.press("z")
+        assert app.session.has_class("-one")
+
+
+async def test_views_of_the_kernel_and_its_hot_lines(run: RunFolder) -> None:
+    best = run.best()
+    assert best is not None
+    profile = run.profile(best)
+    assert profile is not None
+    hot = {"file": "kernel.cpp", "line": 7, "text": "extern", "note": "waits for memory", "share": 0.42}
+    run.add_profile(best, profile | {"hot_lines": [hot]})
+    app = SessionApp(run)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        await pilot.press("b")
+        pane = app.session.query_one(KernelPane)
+        await until(pilot, lambda: str(pane.border_title) == f"2 kernel: {best}")
+        marked = [line.plain for line in pane.body.lines if ">" in line.plain[:7]]
+        assert len(marked) == 1 and marked[0].endswith("<- 42 % waits for memory")
+        await pilot.press("n", "v")
+        await until(pilot, lambda: "against its parent" in str(pane.border_title))
+        assert any(line.plain.startswith("+ BLOCK=") for line in pane.body.lines)
+        await pilot.press("v")
+        await until(pilot, lambda: "against the best" in str(pane.border_title))
+        verdict = app.session.query_one(VerdictPane)
+        assert any("of 10.0 GB/s" in line.plain for line in verdict.body.lines), "the place under the roof"
+
+
+async def test_nothing_depends_on_colour(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = SessionApp(run)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        await pilot.pause(0.2)
+        text = shown(app)
+        assert app.no_color and "BEST" in text and "[####" in text and "+ a" in text
+
+
+async def test_texts_of_others_are_shown_and_never_obeyed(tmp_path: Path) -> None:
+    start = Kernel(language="cpp", files={"kernel.cpp": f"// {HOSTILE}\nvoid solve() {{}}\n"})
+    run = await _judged(tmp_path, start)
+    app = SessionApp(run)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        for number in range(1, 7):
+            await pilot.press(str(number))
+        await pilot.pause(0.2)
+        text = shown(app)
+        assert not any(ch in text for ch in "\x1b\x07\x00\x08\u202e\u202c")
+        assert "[bold red]not markup[/]" in text
+        assert all(cell_len(row) == 160 for row in text.split("\n")), "what is wide moves nothing"
+        assert any("漢字の幅" in line.plain for line in app.session.query_one(KernelPane).body.lines)
+        for pane in app.session.query(Lines):
+            assert all("\x1b" not in line.plain and len(line.plain) < 25_000 for line in pane.lines)
+
+
+async def _judged(root: Path, start: Kernel) -> RunFolder:
+    """A run whose kernel, task and events hold hostile text."""
+    task = TASK.model_copy(update={"name": HOSTILE[:80], "start": {"cpp": start}})
+    run = RunFolder.create(root, "hostile", {})
+    run.add_hint(HOSTILE[:3000], 1)
+    settings = RunSettings(budgets=Budgets(iterations=1, near_limit=None))
+    executor = StubExecutor(lambda _: None)
+    await optimize(task, settings, run, executor, lambda _: None)
+    return run
+
+
+@pytest.mark.parametrize("width", [8, 20, 77])
+def test_folded_lines_fit_whatever_they_hold(width: int) -> None:
+    for text in (HOSTILE, "漢" * 200, "x" * 500, "", "a  b\n\nc"):
+        assert all(cell_len(line.plain) <= max(8, width) + 2 for line in folded(text, width, indent="  "))
+    assert len(clean("y" * 1_000_000)) < 1_100
+
+
+# --- keys and actions -------------------------------------------------------------------------------------------------
+
+
+async def test_every_key_that_acts_hands_the_run_its_action(
+    run: RunFolder, editor: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On a run that ended: what was given waits for the next process. Every action of a session is given once."""
+    app = SessionApp(run)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
+        chosen = app.session.plan.chosen
+        await pilot.press("p", "f", "k")
+        for key, text in (
+            ("h", "hint rows are [b]short[/b]"),
+            ("x", "forbid unrolling"),
+            ("slash", "ask why?"),
+            ("m", "model coder builtin:autotune"),
+            ("l", "budget iterations=9 dollars=none wall_time=2h near_limit=3"),
+            ("y", "policy mixed"),
+            ("r", "reject"),
+            ("A", "approval on"),
+            ("colon", "resume"),
+            ("colon", "withdraw rows are [b]short[/b]"),
+            ("colon", "unpin"),
+            ("colon", "allow unrolling"),
+            ("colon", "stop"),
+            ("colon", f"plan {_plan_file(tmp_path)}"),
+        ):
+            await pilot.press(key)
+            await pilot.pause()
+            await write(pilot, text)
+        await pilot.press("a", "w")
+        await pilot.pause()
+        await pilot.press("y")
+        editor('echo "// mine" >> "$1"')
+        await pilot.press("e")
+        await pilot.pause(0.2)
+        await write(pilot, "a remark")
+        await pilot.pause(0.1)
+    actions = given(run)
+    assert {action["action"] for action in actions} == set(ACTIONS)
+    assert all(ACTION.validate_python(action) for action in actions)
+    by_name = {action["action"]: action for action in actions}
+    assert by_name["fork"]["attempt"] == by_name["pin"]["attempt"] == chosen
+    assert by_name["hint"]["text"] == "rows are [b]short[/b]"
+    limits = {"iterations": 9, "dollars": None, "wall_time": 7200.0, "near_limit": 0.03}
+    assert by_name["budget"]["limits"] == limits
+    edit = by_name["edit"]
+    assert edit["parent"] == chosen and edit["files"]["kernel.cpp"].endswith("// mine\n") and edit["note"] == "a remark"
+    with Box(run.path) as box:
+        assert len(box.new()) == len(actions)
+
+
+def _plan_file(folder: Path) -> Path:
+    path = folder / "a plan.json"
+    path.write_text(json.dumps({"idea": "i", "change": "c", "metric": "seconds", "expected": "-5 %", "parent": "a0"}))
+    return path.rename(folder / "plan.json")
+
+
+async def test_what_is_written_wrongly_is_explained_and_given_to_nobody(
+    run: RunFolder, editor: Callable[[str], None]
+) -> None:
+    app = SessionApp(run)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        for text in ("", "dance", "fork", "fork b7", "pin a1 a2", "budget x=1", "model cook a:b", "edit /nowhere.cpp"):
+            await pilot.press("colon")
+            await pilot.pause()
+            await write(pilot, text)
+        await pilot.press("colon", "escape")
+        for script in ("true", "false"):  # nothing was changed; the editor failed
+            editor(script)
+            await pilot.press("e")
+            await pilot.pause(0.2)
+        await pilot.press("E")
+        assert len(app.screen_stack) == 2 and given(run) == []
+
+
+async def test_help_names_every_key_and_action_and_the_palette_has_them(run: RunFolder) -> None:
+    app = SessionApp(run)
+    async with app.run_test(size=(100, 60)) as pilot:
+        await pilot.press("question_mark")
+        await pilot.pause(0.1)
+        text = "\n".join(line.plain for line in app.screen.query_one("#help-body", Lines).lines)
+        assert all(key.label in text and key.does in text for key in KEYS) and all(name in text for name in ACTIONS)
+        await pilot.press("escape")
+        titles = [command.title for command in app.get_system_commands(app.screen)]
+        assert any(title.startswith("pause") for title in titles) and len(titles) >= len(KEYS) - 3
+        await pilot.press("ctrl+p")
+        await pilot.pause(0.1)
+        await pilot.press("escape")
+
+
+async def test_sources_are_written_into_a_folder(run: RunFolder, tmp_path: Path) -> None:
+    app = SessionApp(run)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.plan.chosen is not None)
+        await pilot.press("X")
+        await pilot.pause()
+        await write(pilot, str(tmp_path / "out"))
+        await until(pilot, (tmp_path / "out/build.json").exists)
+    assert "solve" in (tmp_path / "out/kernel.cpp").read_text()
+
+
+def test_the_story_takes_lines_of_every_kind_it_does_not_know() -> None:
+    story = Story()
+    story.take({"event": "something_new", "v": 2})
+    assert story.version == 1 and story.state == "running"
+
+
+# --- beside a run in another process, and without a screen ------------------------------------------------------------
+
+
+async def test_an_attached_session_and_the_command_steer_one_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = started(tmp_path)
+    app = SessionApp(driver.run)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: len(app.session.story.attempts) > 1)
+        await pilot.press("p")
+        await until(pilot, lambda: app.session.story.state == "paused")
+        await pilot.press("d")
+    assert driver.is_alive, "who leaves does not take the run along"
+    assert steer(driver.run, action_of(["hint", "rows", "are", "short"]), patience=None, as_json=False) == 0
+    assert capsys.readouterr().out == "hint: rows are short\n"
+    assert steer(driver.run, action_of(["pin", "a99"]), patience=None, as_json=True) == 1
+    assert json.loads(capsys.readouterr().out)["event"] == "steer_refused"
+    app = SessionApp(driver.run)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.hints == ["rows are short"])
+        assert app.session.story.state == "paused"
+    assert steer(driver.run, action_of(["stop"]), patience=None, as_json=False) == 0
+    driver.join(PATIENCE)
+    assert not driver.is_alive and driver.error is None
+    capsys.readouterr()
+    assert steer(driver.run, action_of(["pause"]), patience=None, as_json=False) == 0
+    assert "will heed it" in capsys.readouterr().out
+
+
+def started(root: Path) -> Driver:
+    """A run of two hundred iterations that measures nothing, in a thread."""
+    settings = RunSettings(budgets=Budgets(near_limit=None))
+    asked = Prepared(TASK, settings, StubExecutor(_seconds), configure(Asked(), {}, root), {})
+    driver = Driver(asked, RunFolder.create(root / "runs", "stub", {}))
+    driver.start()
+    return driver
+
+
+def test_without_a_terminal_a_session_is_lines(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not has_screen()
+    assert attach_to(str(run.path), run.path.parent, plain=False, as_json=False) == 0
+    assert "the run ended" in capsys.readouterr().out
+    assert attach_to(str(run.path), run.path.parent, plain=False, as_json=True) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["event"] for line in lines][-1] == "run_ended"
+    EventLines().show(Event(event="plan_waits", fields={"iteration": 1, "hypotheses": []}, bound={"run": "x"}))
+    assert json.loads(capsys.readouterr().out) == {"event": "plan_waits", "run": "x", "iteration": 1, "hypotheses": []}
+
+
+def test_a_session_is_about_one_run(tmp_path: Path) -> None:
+    for task, attach in ((None, None), (tmp_path, "latest")):
+        with pytest.raises(WarpsmithError):
+            require_one(task, attach)
+
+
+# --- a real run -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_real_run_is_steered_from_the_keyboard_to_its_end(
+    tmp_path: Path, editor: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real compiler, judge and worker: approve a plan, edit a kernel, fork, ask, accept."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "saxpy.py").write_text(SAXPY)
+    (tmp_path / "saxpy.cpp").write_text(KERNEL)
+    task = read_task(tmp_path / "saxpy.py")
+    settings = RunSettings(budgets=Budgets(iterations=6, near_limit=None), approve=True)
+    run = RunFolder.create(tmp_path / "runs", task.name, {"task": task.model_dump(mode="json")})
+    asked = Prepared(task, settings, LocalExecutor(), configure(Asked(), os.environ, tmp_path), {})
+    driver = Driver(asked, run)
+    driver.start()
+    app = SessionApp(run, driver)
+    story = app.session.story
+    editor(r"sed -i 's/2 \* args.x\[i\]/args.x[i] + args.x[i]/' " + '"$1"')
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: bool(story.waiting), "a plan that waits")
+        assert "PLAN WAITS FOR YOU" in shown(app)
+        await pilot.press("1", "b", "e")
+        await pilot.pause(0.2)
+        await write(pilot, "add instead of multiply")
+        await until(pilot, lambda: any(a.person for a in story.attempts.values()), "a kernel by hand")
+        mine = next(a for a in story.attempts.values() if a.person)
+        assert (mine.person, mine.parent) == ("add instead of multiply", "a0") and mine.outcome != "rejected", mine.note
+        await pilot.press("slash")
+        await pilot.pause()
+        await write(pilot, "ask how does it stand?")
+        await until(pilot, lambda: bool(story.answers), "an answer")
+        await pilot.press("a")
+        await until(pilot, lambda: any(i.attempts for i in story.ideas), "an approved hypothesis")
+        await pilot.press("w")
+        await pilot.pause()
+        await pilot.press("y")
+        await until(pilot, lambda: story.ended is not None, "an end")
+        await pilot.pause(0.2)
+        log = [line.plain for line in app.session.query_one(LogPane).body.lines]
+        assert any("you asked: how does it stand?" in line for line in log)
+        await pilot.press("q")
+    driver.join(PATIENCE)
+    assert driver.error is None and not driver.is_alive
+    outcome = RunFolder(run.path).outcome()
+    assert outcome is not None and outcome["reason"] == "user" and outcome["best"] is not None
+
+
+async def test_leaving_a_run_asks_first_and_ends_it_in_order(tmp_path: Path) -> None:
+    driver = started(tmp_path)
+    app = SessionApp(driver.run, driver)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: len(app.session.story.attempts) > 1)
+        await pilot.press("q")
+        await pilot.pause()
+        await pilot.press("n")
+        assert driver.is_alive
+        await pilot.press("q")
+        await pilot.pause()
+        await pilot.press("y")
+        await until(pilot, lambda: not driver.is_alive)
+    assert (RunFolder(driver.run.path).outcome() or {}).get("reason") == "user"
