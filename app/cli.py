@@ -63,11 +63,20 @@ KernelPath = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Override a size of the task; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Give a number that the task's file defines another value, as ROWS=4096; may be repeated.",
+    ),
 ]
 Defines = Annotated[
     list[str] | None,
-    typer.Option("--define", "-D", metavar="NAME=VALUE", help="Set a declared tunable; may be repeated."),
+    typer.Option(
+        "--define",
+        "-D",
+        metavar="NAME=VALUE",
+        help="Set a parameter that the kernel declares with `// tune:`; may be repeated.",
+    ),
 ]
 Flags = Annotated[
     list[str] | None,
@@ -101,10 +110,13 @@ def version_or_help(
 def optimize(
     task: TaskPath,
     *,
-    start: Annotated[Path | None, typer.Option(help="The kernel to start from; the task's own otherwise.")] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(metavar="KERNEL", help="Source file or folder of the kernel to start from [the task's own]."),
+    ] = None,
     target: Annotated[
         Literal["cpu", "cuda"] | None,
-        typer.Option(help="Where it must be fast [that of the starting kernel, else cpu]."),
+        typer.Option(help="Make it fast on the CPU or on a GPU [that of the starting kernel, else cpu]."),
     ] = None,
     iterations: Iterations = None,
     wall_time: WallTime = None,
@@ -127,7 +139,7 @@ def optimize(
     docs: Docs = None,
     hint: Hints = None,
     lessons: LessonsFile = None,
-    seed: Annotated[int, typer.Option(help="Seed of builtin:autotune's search.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of builtin:autotune's search.")] = 0,
     runs: RunsRoot = RUNS,
     settings: Settings = None,
     executor: ExecutorSpec = LOCAL,
@@ -209,7 +221,9 @@ def profile(
     task: TaskPath,
     kernel: KernelPath,
     *,
-    workload: Annotated[str | None, typer.Option(help="Which workload; the heaviest otherwise.")] = None,
+    workload: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Profile this workload of the task [the heaviest].")
+    ] = None,
     defines: Defines = None,
     flags: Flags = None,
     settings: Settings = None,
@@ -229,14 +243,20 @@ def profile(
 @app.command(epilog=EXIT_CODES)
 def show(
     run: RunName,
-    attempt: Annotated[str | None, typer.Argument(metavar="[ATTEMPT]", help="As a7, or `best`.")] = None,
+    attempt: Annotated[
+        str | None, typer.Argument(metavar="[ATTEMPT]", help="An attempt of it, as a7, or `best`.")
+    ] = None,
     *,
     context: Annotated[
         Literal["planner", "coder", "analyst"] | None,
-        typer.Option("--context", metavar="ROLE", help="What planner, coder or analyst was told, word for word."),
+        typer.Option("--context", metavar="ROLE", help="Show what planner, coder or analyst was told, word for word."),
     ] = None,
-    at: Annotated[int | None, typer.Option(min=1, metavar="N", help="In which iteration [its last].")] = None,
-    slot: Annotated[int, typer.Option(min=0, help="Which of an iteration's coders, from 0.")] = 0,
+    at: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --context: in which iteration [its last].")
+    ] = None,
+    slot: Annotated[
+        int, typer.Option(min=0, metavar="N", help="With --context coder: which of the iteration's coders, from 0.")
+    ] = 0,
     runs: RunsRoot = RUNS,
     as_json: AsJson = False,
     debug: Debug = False,

@@ -199,7 +199,7 @@ class Panel:
         gain = number(best, "gain")
         parts = [f"{best.get('attempt')}  {duration(number(best, 'seconds'))}"]
         if gain is not None:
-            parts.append(f"[bold green]{times(gain)}[/bold green] against the start")
+            parts.append(f"[bold green]{times(gain)}[/bold green] against the start so far")
         parts.append(f"{times(number(best, 'speedup'))} against the baseline")
         return ", ".join(parts)
 

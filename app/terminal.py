@@ -14,7 +14,7 @@ from rich.table import Table
 from app.plain import printable
 from app.quantities import cost, disturbance, duration, percent, span, tally, times, tokens
 from app.spending import Spending
-from app.summary import Summary, WorkloadRow
+from app.summary import Summary
 from memory.runs import Attempt
 from tools.records import (
     Accepted,
@@ -27,6 +27,11 @@ from tools.records import (
     WorkloadTiming,
 )
 
+_MEASURED = {
+    "afresh": "Measured afresh at the end, best and start in turns: medians",
+    "in the run": "As judged in the search: medians",
+}
+"""Where the figures of a result come from."""
 CHANGES_SHOWN = 5
 """Of models that took over."""
 
@@ -70,7 +75,8 @@ def print_summary(console: Console, summary: Summary, baseline: str) -> None:
     console.print(f"[bold]{escape(summary.task)}[/bold]  {_ending(summary)}")
     if summary.rows:
         console.print()
-        console.print(_result_table(summary.rows, baseline))
+        console.print(_MEASURED[summary.measured or "in the run"], style="dim", highlight=False)
+        console.print(_result_table(summary, baseline))
         console.print()
         console.print(_headline(summary, baseline))
         _print_disturbance(console, summary.cores_used_by_others)
@@ -113,7 +119,8 @@ def print_spending(console: Console, spending: Spending) -> None:
 
 
 def print_attempts(console: Console, attempts: Sequence[Attempt]) -> None:
-    """One line an attempt."""
+    """One line an attempt, each as it was judged in the search."""
+    console.print("Each attempt as it was judged in the search", style="dim", highlight=False)
     numeric = ("time", "of limit")
     table = plain_table("attempt", "from", "change", "outcome", "time", "of limit", "why", numeric=numeric)
     for a in attempts:
@@ -237,8 +244,10 @@ def _print_rejection(console: Console, verdict: Rejected) -> None:
             console.print(f"  worst slice: {escape(m.worst_slice)}", highlight=False)
 
 
-def _result_table(rows: Sequence[WorkloadRow], baseline: str) -> Table:
-    numeric = ("start", "best", "gain", baseline, f"vs {baseline}", "limit", "of limit")
+def _result_table(summary: Summary, baseline: str) -> Table:
+    """A race has one gain for all workloads, in the line below; here times are held against each other."""
+    rows, raced = summary.rows, summary.gain_interval is not None
+    numeric = ("start", "best", "start/best" if raced else "gain", baseline, f"vs {baseline}", "limit", "of limit")
     table = plain_table("workload", *numeric, numeric=numeric)
     for row in rows:
         table.add_row(
@@ -260,7 +269,8 @@ def _headline(summary: Summary, baseline: str) -> str:
         others = "nothing was faster beyond noise" if summary.attempts > 1 else "nothing else was tried"
         parts.append(f"the starting kernel: {others}")
     elif summary.gain is not None:
-        parts.append(f"[bold]{times(summary.gain)}[/bold] against the start{_range(summary)}")
+        how = " in the last race" if summary.gain_interval is not None else ""
+        parts.append(f"[bold]{times(summary.gain)}[/bold] against the start{how}{_range(summary)}")
     by_name = _by_baseline(summary.speedup_over_eager, summary.speedup_over_compile)
     parts.append(f"{times(summary.speedup)} against {baseline}{by_name}")
     parts.append(f"{percent(summary.share_of_limit)} of what the hardware allows")

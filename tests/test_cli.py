@@ -374,7 +374,7 @@ def test_two_runs_of_one_task_at_once_both_end_well(task: Path, tmp_path: Path) 
 def test_a_terminal_gets_the_live_panel_and_the_final_table(task: Path, tmp_path: Path) -> None:
     text, code = in_terminal(command("optimize", task, "--iterations", 2, "--runs", tmp_path / "runs"))
     assert code == 0, text
-    for expected in ("iteration", "of limit", "Ctrl-C stops", "left", "workload", "report"):
+    for expected in ("iteration", "of limit", "Ctrl-C finishes", "left", "workload", "report"):
         assert expected in text
 
 
