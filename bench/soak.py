@@ -40,6 +40,8 @@ MEMORY_SECONDS: Final = 600.0
 """A shorter soak says nothing about memory: caches and arenas are still filling."""
 SAMPLES: Final = 1440
 """At most one a second."""
+SETTLED: Final = 20
+"""Iterations; after fewer the second half is still a beginning, as in a short soak on a busy machine."""
 GRACE_SECONDS: Final = 600.0
 """For the last measurement once the time is up."""
 MB: Final = 1e6
@@ -169,7 +171,7 @@ def _report(code: int, seconds: float, folder: Path, series: Series, left: Seque
             problems.append(f"{name} was not seen often enough")
             continue
         rise, may = rise_of(blocks), allowed(name, blocks)
-        counts = seconds >= MEMORY_SECONDS or not name.endswith("MB")
+        counts = told.get("iterations", 0) >= SETTLED and (seconds >= MEMORY_SECONDS or not name.endswith("MB"))
         verdict = "too short to say" if not counts else "flat" if rise <= may else "rises"
         least = [round(value, 1) for _, value in blocks]
         rows.append({"name": name, "least": least, "rise": round(rise, 2), "allowed": round(may, 2), "is": verdict})
