@@ -1,7 +1,7 @@
 """A run that goes on from another one's best kernel under another numerics policy.
 
 A policy is part of what is judged: baseline, limit and tolerance follow from it. So verdicts under two policies can't
-be compared, and no run has both: the new one judges the kernel anew, as its start (docs/decisions/0009).
+be compared, and no run has both: the new one judges the kernel anew, as its start (docs/decisions/0010).
 """
 
 from __future__ import annotations

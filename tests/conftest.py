@@ -24,8 +24,8 @@ MEASURES = {
     "test_early_look.py", "test_environment.py", "test_executor.py", "test_experiment.py", "test_hardware.py",
     "test_jobs.py", "test_judge.py", "test_keeper.py", "test_listing.py", "test_models_cli.py", "test_neighbours.py",
     "test_packaging.py", "test_process.py", "test_profile.py", "test_quick.py", "test_resume.py", "test_sandbox.py",
-    "test_service.py", "test_session.py", "test_signals.py", "test_telemetry.py", "test_torch_cheating.py", "test_torch_language.py",
-    "test_tune.py", "test_worker.py",
+    "test_service.py", "test_session.py", "test_signals.py", "test_telemetry.py", "test_torch_cheating.py",
+    "test_torch_language.py", "test_tune.py", "test_worker.py",
 }
 # fmt: on
 """Files whose tests judge kernels, or start and end whole processes: beside others they would wait for quiet."""

@@ -398,6 +398,7 @@ def test_a_session_is_about_one_run(tmp_path: Path) -> None:
 # --- a real run -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(900)
 async def test_a_real_run_is_steered_from_the_keyboard_to_its_end(
     tmp_path: Path, editor: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -448,6 +449,8 @@ async def test_leaving_a_run_asks_first_and_ends_it_in_order(tmp_path: Path) -> 
     app = SessionApp(driver.run, driver)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: len(app.session.story.attempts) > 1)
+        await pilot.press("p")
+        await until(pilot, lambda: app.session.story.state == "paused")
         await pilot.press("q")
         await pilot.pause()
         await pilot.press("n")

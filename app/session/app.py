@@ -41,7 +41,7 @@ class SessionApp(App[None]):
         if driver is None or not driver.is_alive:
             self.exit()
         else:
-            self.session._leave_after(driver, self.exit)
+            self.session.leave_after(driver, self.exit)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """All keys by name."""

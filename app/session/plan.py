@@ -121,7 +121,7 @@ class Plan(Tree[Leaf]):
         if node is not None:
             self.move_cursor(node)
 
-    def get_label_width(self, node: TreeNode[Leaf]) -> int:
+    def get_label_width(self, node: TreeNode[Leaf]) -> int:  # noqa: ARG002
         """A bound for all of them: to draw each for its width would cost more than all else."""
         return WIDEST
 

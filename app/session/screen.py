@@ -1,43 +1,28 @@
-"""The screen of a session: its panes, what keeps them up to date, and what the keys do."""
+"""The screen of a session: its panes, and what keeps them up to date."""
 
 from __future__ import annotations
 
-import json
-import shlex
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from textual import work
-from textual.app import ComposeResult, SuspendNotSupported
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
-from textual.screen import Screen
 from textual.widgets import Static
 
-from agents import steering_actions as acts
-from agents.steering_actions import Action
-from agents.steering_box import give
 from app.bill import PAID
-from app.session.archive import Archive
-from app.session.dialogs import Help, Sure, Write, WriteAction
+from app.session.dialogs import Help
 from app.session.driver import Driver
-from app.session.editor import edit_kernel, edit_text
-from app.session.hand_over import hand_over
 from app.session.keys import PANES, bindings, footer, groups
 from app.session.lines import brief, clean
 from app.session.panes import Headline, KernelPane, LogPane, MoneyPane, Pane, VerdictPane, WordsPane, compose
-from app.session.plan import Plan
-from app.session.story import Story
+from app.session.wheel import Wheel
 from app.session.words import headline
-from app.steer_words import action_of, plan_of
+from app.steer_words import in_words
 from memory.files import RunFolderError
 from memory.runs import RunFolder
 from memory.tail import Tail, event_in
-from tools.errors import WarpsmithError
 
 LOOK_EVERY: Final = 0.05
 """Seconds between two looks at the run."""
@@ -47,8 +32,8 @@ WIDE: Final = (120, 30)
 """Columns and lines from which all panes are shown at once."""
 
 
-class SessionScreen(Screen[None]):
-    """Follows a run folder; `driver` is there when the run is driven in this process."""
+class SessionScreen(Wheel):
+    """Follows a run folder and shows it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
     DEFAULT_CSS = """
@@ -67,17 +52,14 @@ class SessionScreen(Screen[None]):
     """
 
     def __init__(self, run: RunFolder, driver: Driver | None) -> None:
-        super().__init__()
-        self.run, self.driver = run, driver
-        self.story = Story()
-        self.archive = Archive(run.path)
-        self.plan = Plan()
+        super().__init__(run, driver)
         self._tail = Tail(run.path / "events.jsonl")
         self._backlog: deque[str] = deque()
         """Lines that were read and not taken in yet."""
+        self._is_behind = True
+        """Until the past was taken in: nobody is told of it."""
         self._zoomed = False
         self._current = PANES[0]
-        self._leaving: Callable[[], None] | None = None
         self._drawn = (-1, "")
 
     def compose(self) -> ComposeResult:
@@ -111,6 +93,7 @@ class SessionScreen(Screen[None]):
                 if line is not None:
                     fresh.append(line)
                     self._take(line)
+            self._is_behind = self._is_behind and bool(self._backlog)
         except RunFolderError as error:
             self.notify(clean(error.message), severity="error", markup=False)
         self.query_one(LogPane).add(fresh)
@@ -118,15 +101,19 @@ class SessionScreen(Screen[None]):
         while self.driver is not None and not self.driver.said.empty():
             words.say(*self.driver.said.get())
         self._show()
-        if self._leaving is not None and not (self.driver is not None and self.driver.is_alive):
-            self._leaving()
+        if self.leaving is not None and not (self.driver is not None and self.driver.is_alive):
+            self.leaving()
 
     def _take(self, line: dict[str, Any]) -> None:
         self.story.take(line)
         kind = line["event"]
         if kind in PAID:
             self.query_one(WordsPane).end(str(line.get("role")))
-        if kind == "steer_refused":
+        if self._is_behind:
+            return
+        if kind == "steered":
+            self.notify(clean(in_words(str(line["action"]), line["about"]), 200), markup=False, timeout=4)
+        elif kind == "steer_refused":
             told = f"{line['action']} was refused: {line['message']}. {line['advice']}"
             self.notify(clean(told), severity="error", markup=False, timeout=8)
         elif kind == "answered":
@@ -140,7 +127,7 @@ class SessionScreen(Screen[None]):
         self.query_one(WordsPane).update(self._quiet())
         self.query_one(KernelPane).update(story, self.archive, chosen)
         self.query_one(VerdictPane).update(story, self.archive, chosen)
-        drawn = (story.version, f"{self.size.width} {self._leaving is None}")
+        drawn = (story.version, f"{self.size.width} {self.leaving is None}")
         if drawn == self._drawn:
             return
         self._drawn = drawn
@@ -192,163 +179,3 @@ class SessionScreen(Screen[None]):
 
     def action_help(self) -> None:
         self.app.push_screen(Help(groups()))
-
-    # --- steering
-
-    def give(self, action: Action) -> None:
-        """Hand an action to the run."""
-        try:
-            give(self.run.path, action)
-        except RunFolderError as error:
-            self.notify(clean(error.message), severity="error", markup=False)
-            return
-        if self.story.ended is not None:
-            self.notify("The run has ended: this waits until it is resumed.", severity="warning", markup=False)
-
-    @property
-    def chosen(self) -> str | None:
-        """The attempt that keys are about."""
-        return self.plan.chosen or self.story.best
-
-    @work
-    async def action_write(self, begun: str) -> None:
-        written = await self.app.push_screen_wait(WriteAction(begun))
-        if written is None or not written.strip():
-            return
-        try:
-            name, _, rest = written.strip().partition(" ")
-            words = shlex.split(rest) if name in ("edit", "plan") else rest.split(" ")
-            self.give(action_of([name, *words]))
-        except (WarpsmithError, RunFolderError, OSError, ValueError) as error:
-            self.notify(clean(str(error)), severity="error", markup=False, timeout=8)
-
-    def action_forbid(self) -> None:
-        tried = self.story.attempts.get(self.plan.chosen or "")
-        self.action_write("forbid " + (clean(tried.idea.change, 120) if tried is not None and tried.idea else ""))
-
-    def action_withdraw(self) -> None:
-        if self.story.hints:
-            self.action_write(f"withdraw {clean(self.story.hints[-1], 4_000)}")
-        else:
-            self.notify("no hint stands")
-
-    def action_pause(self) -> None:
-        self.give(acts.GoOn() if self.story.wishes.paused else acts.Pause())
-
-    def action_fork(self) -> None:
-        if self.chosen is not None:
-            self.give(acts.Fork(attempt=self.chosen))
-
-    def action_pin(self) -> None:
-        if self.chosen is not None:
-            pinned = self.story.wishes.pinned == self.chosen
-            self.give(acts.Unpin() if pinned else acts.Pin(attempt=self.chosen))
-
-    def action_approve(self) -> None:
-        self.give(acts.Approve())
-
-    def action_approval(self) -> None:
-        self.action_write("approval " + ("off" if self.story.waiting else "on"))
-
-    @work
-    async def action_accept(self) -> None:
-        question = f"Accept {self.story.best} as it is? It is measured afresh, and the run ends."
-        if await self.app.push_screen_wait(Sure(question)):
-            self.give(acts.Accept())
-
-    @work
-    async def action_edit(self) -> None:
-        filed = self.archive.find(self.chosen)
-        if filed is None:
-            self.notify("there is no kernel to edit yet")
-            return
-        facts, kernel = self.archive.facts, filed.kernel
-        files = self._edited(lambda: edit_kernel(kernel.files, kernel.language, facts.header if facts else None))
-        if files is None:
-            return
-        note = await self.app.push_screen_wait(Write(f"{filed.attempt.id} is changed. What is it about?"))
-        if note is not None:
-            edited = acts.EditKernel(
-                parent=filed.attempt.id, files=files, defines=kernel.defines, flags=kernel.flags, note=note.strip()
-            )
-            self.give(edited)
-
-    def action_edit_plan(self) -> None:
-        if not self.story.waiting:
-            self.notify("no plan waits; A switches approval on")
-            return
-        text = self._edited(lambda: edit_text(json.dumps(self.story.waiting, indent=2, ensure_ascii=False), ".json"))
-        if text is not None:
-            try:
-                self.give(plan_of(text))
-            except WarpsmithError as error:
-                self.notify(clean(str(error)), severity="error", markup=False, timeout=8)
-
-    def _edited(self, edit: Callable[[], Any]) -> Any:
-        """What the person's editor left, with the terminal to itself; None when nothing changed or it failed."""
-        try:
-            with self._terminal_given():
-                after = edit()
-        except WarpsmithError as error:
-            self.notify(clean(str(error)), severity="error", markup=False, timeout=8)
-            return None
-        if after is None:
-            self.notify("nothing was changed")
-        return after
-
-    @contextmanager
-    def _terminal_given(self) -> Iterator[None]:
-        """The terminal is somebody else's within it, where there is one."""
-        if self.app.is_headless:
-            yield
-            return
-        try:
-            with self.app.suspend():
-                yield
-        except SuspendNotSupported as error:
-            raise WarpsmithError("this terminal can't be lent to an editor", "Use :edit PATH instead.") from error
-
-    # --- leaving
-
-    @work
-    async def action_export(self) -> None:
-        filed = self.archive.find(self.chosen)
-        if filed is None:
-            return
-        name = f"{clean(self.story.task, 40).replace('/', '-') or 'kernel'}-{filed.attempt.id}"
-        where = await self.app.push_screen_wait(Write(f"Write the sources of {filed.attempt.id} into", name))
-        if where:
-            try:
-                self.notify(f"written: {filed.write_sources(Path(where).expanduser())}", markup=False)
-            except (OSError, RunFolderError) as error:
-                self.notify(clean(str(error)), severity="error", markup=False)
-
-    @work
-    async def action_leave(self) -> None:
-        driver = self.driver
-        if driver is None or not driver.is_alive:
-            self.app.exit()
-        elif self._leaving is not None:
-            driver.stop(at_once=True)
-        elif await self.app.push_screen_wait(
-            Sure("Stop the run and leave? What was found is kept, and resume goes on.")
-        ):
-            self._leave_after(driver, self.app.exit)
-
-    @work
-    async def action_detach(self) -> None:
-        driver = self.driver
-        if driver is None or not driver.is_alive:
-            self.app.exit()
-        elif await self.app.push_screen_wait(Sure("Leave, and let the run go on in the background?")):
-            self._leave_after(driver, self._hand_over)
-
-    def _leave_after(self, driver: Driver, leave: Callable[[], None]) -> None:
-        self._leaving = leave
-        self.notify("The call that goes on is finished first; q again stops at once.", timeout=30)
-        driver.stop()
-
-    def _hand_over(self) -> None:
-        if self.driver is not None and self.driver.error is None:
-            hand_over(self.run)
-        self.app.exit()

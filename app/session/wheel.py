@@ -1,0 +1,203 @@
+"""What the keys of a session do to the run: steering it, editing by hand, and leaving it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from textual import work
+from textual.app import SuspendNotSupported
+from textual.screen import Screen
+
+from agents import steering_actions as acts
+from agents.steering_actions import Action
+from agents.steering_box import give
+from app.session.archive import Archive
+from app.session.dialogs import Sure, Write, WriteAction
+from app.session.driver import Driver
+from app.session.editor import edit_kernel, edit_text
+from app.session.hand_over import hand_over
+from app.session.lines import clean
+from app.session.plan import Plan
+from app.session.story import Story
+from app.steer_words import action_of, plan_of
+from memory.files import RunFolderError
+from memory.runs import RunFolder
+from tools.errors import WarpsmithError
+
+
+class Wheel(Screen[None]):
+    """A screen about one run; `driver` is there when the run is driven in this process."""
+
+    def __init__(self, run: RunFolder, driver: Driver | None) -> None:
+        super().__init__()
+        self.run, self.driver = run, driver
+        self.story = Story()
+        self.archive = Archive(run.path)
+        self.plan = Plan()
+        self.leaving: Callable[[], None] | None = None
+        """What is done once the run that is driven here has ended."""
+
+    def give(self, action: Action) -> None:
+        """Hand an action to the run."""
+        try:
+            give(self.run.path, action)
+        except RunFolderError as error:
+            self.notify(clean(error.message), severity="error", markup=False)
+            return
+        if self.story.ended is not None:
+            self.notify("The run has ended: this waits until it is resumed.", severity="warning", markup=False)
+        elif not self.story.iteration:
+            self.notify("Given: it takes effect once the starting kernel was judged.", markup=False)
+
+    @property
+    def chosen(self) -> str | None:
+        """The attempt that keys are about."""
+        return self.plan.chosen or self.story.best
+
+    @work
+    async def action_write(self, begun: str) -> None:
+        written = await self.app.push_screen_wait(WriteAction(begun))
+        if written is None or not written.strip():
+            return
+        try:
+            name, _, rest = written.strip().partition(" ")
+            words = shlex.split(rest) if name in ("edit", "plan") else rest.split(" ")
+            self.give(action_of([name, *words]))
+        except (WarpsmithError, RunFolderError, OSError, ValueError) as error:
+            self.notify(clean(str(error)), severity="error", markup=False, timeout=8)
+
+    def action_forbid(self) -> None:
+        tried = self.story.attempts.get(self.plan.chosen or "")
+        self.action_write("forbid " + (clean(tried.idea.change, 120) if tried is not None and tried.idea else ""))
+
+    def action_withdraw(self) -> None:
+        if self.story.hints:
+            self.action_write(f"withdraw {clean(self.story.hints[-1], 4_000)}")
+        else:
+            self.notify("no hint stands")
+
+    def action_pause(self) -> None:
+        self.give(acts.GoOn() if self.story.wishes.paused else acts.Pause())
+
+    def action_fork(self) -> None:
+        if self.chosen is not None:
+            self.give(acts.Fork(attempt=self.chosen))
+
+    def action_pin(self) -> None:
+        if self.chosen is not None:
+            pinned = self.story.wishes.pinned == self.chosen
+            self.give(acts.Unpin() if pinned else acts.Pin(attempt=self.chosen))
+
+    def action_approve(self) -> None:
+        self.give(acts.Approve())
+
+    def action_approval(self) -> None:
+        self.action_write("approval " + ("off" if self.story.waiting else "on"))
+
+    @work
+    async def action_accept(self) -> None:
+        question = f"Accept {self.story.best} as it is? It is measured afresh, and the run ends."
+        if await self.app.push_screen_wait(Sure(question)):
+            self.give(acts.Accept())
+
+    @work
+    async def action_edit(self) -> None:
+        filed = self.archive.find(self.chosen)
+        if filed is None:
+            self.notify("there is no kernel to edit yet")
+            return
+        facts, kernel = self.archive.facts, filed.kernel
+        files = self._edited(lambda: edit_kernel(kernel.files, kernel.language, facts.header if facts else None))
+        if files is None:
+            return
+        note = await self.app.push_screen_wait(Write(f"{filed.attempt.id} is changed. What is it about?"))
+        if note is not None:
+            edited = acts.EditKernel(
+                parent=filed.attempt.id, files=files, defines=kernel.defines, flags=kernel.flags, note=note.strip()
+            )
+            self.give(edited)
+
+    def action_edit_plan(self) -> None:
+        if not self.story.waiting:
+            self.notify("no plan waits; A switches approval on")
+            return
+        text = self._edited(lambda: edit_text(json.dumps(self.story.waiting, indent=2, ensure_ascii=False), ".json"))
+        if text is not None:
+            try:
+                self.give(plan_of(text))
+            except WarpsmithError as error:
+                self.notify(clean(str(error)), severity="error", markup=False, timeout=8)
+
+    def _edited(self, edit: Callable[[], Any]) -> Any:
+        """What the person's editor left, with the terminal to itself; None when nothing changed or it failed."""
+        try:
+            with self._terminal_given():
+                after = edit()
+        except WarpsmithError as error:
+            self.notify(clean(str(error)), severity="error", markup=False, timeout=8)
+            return None
+        if after is None:
+            self.notify("nothing was changed")
+        return after
+
+    @contextmanager
+    def _terminal_given(self) -> Iterator[None]:
+        """The terminal is somebody else's within it, where there is one."""
+        if self.app.is_headless:
+            yield
+            return
+        try:
+            with self.app.suspend():
+                yield
+        except SuspendNotSupported as error:
+            raise WarpsmithError("this terminal can't be lent to an editor", "Use :edit PATH instead.") from error
+
+    # --- leaving
+
+    @work
+    async def action_export(self) -> None:
+        filed = self.archive.find(self.chosen)
+        if filed is None:
+            return
+        name = f"{clean(self.story.task, 40).replace('/', '-') or 'kernel'}-{filed.attempt.id}"
+        where = await self.app.push_screen_wait(Write(f"Write the sources of {filed.attempt.id} into", name))
+        if where:
+            try:
+                self.notify(f"written: {filed.write_sources(Path(where).expanduser())}", markup=False)
+            except (OSError, RunFolderError) as error:
+                self.notify(clean(str(error)), severity="error", markup=False)
+
+    @work
+    async def action_leave(self) -> None:
+        driver = self.driver
+        if driver is None or not driver.is_alive:
+            self.app.exit()
+        elif self.leaving is not None:
+            driver.stop(at_once=True)
+        elif await self.app.push_screen_wait(
+            Sure("Stop the run and leave? What was found is kept, and resume goes on.")
+        ):
+            self.leave_after(driver, self.app.exit)
+
+    @work
+    async def action_detach(self) -> None:
+        driver = self.driver
+        if driver is None or not driver.is_alive:
+            self.app.exit()
+        elif await self.app.push_screen_wait(Sure("Leave, and let the run go on in the background?")):
+            self.leave_after(driver, self._hand_over)
+
+    def leave_after(self, driver: Driver, leave: Callable[[], None]) -> None:
+        self.leaving = leave
+        self.notify("The call that goes on is finished first; q again stops at once.", timeout=30)
+        driver.stop()
+
+    def _hand_over(self) -> None:
+        if self.driver is not None and self.driver.error is None:
+            hand_over(self.run)
+        self.app.exit()
