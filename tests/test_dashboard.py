@@ -22,6 +22,7 @@ from agents.events import Journal
 from app.serve.catalog import Catalog, state_of
 from app.serve.feed import LONGEST, PIECE, Feed, latest, words
 from app.serve.guard import Guard, host_name
+from app.serve.problems import NotThere
 from app.serve.server import TOKEN_VARIABLE, listen, serve
 from app.serve.views import LOG_LINES
 from app.serve.waiting import waits_for
@@ -236,6 +237,19 @@ def test_nothing_outside_the_runs_can_be_reached(site: Dashboard, path: str) -> 
     assert answer.status == 404 and SECRET not in answer.text and "import" not in answer.text
 
 
+@pytest.mark.parametrize("name", ["../outside", "", ".", "..", "./in", ".hidden", "in/.", "in\0", "/etc", "~"])
+def test_only_a_plain_name_of_a_folder_under_the_root_is_a_run(tmp_path: Path, name: str) -> None:
+    for place in ("runs/in", "runs/.hidden", "outside"):
+        (tmp_path / place).mkdir(parents=True)
+        make_run(tmp_path / "made", attempts=0, ended=False).path.rename(tmp_path / place)
+    catalog = Catalog(tmp_path / "runs")
+    assert catalog.run("in").id == "in" and [run.name for run in catalog.runs()] == ["in"]
+    with pytest.raises(NotThere):
+        catalog.run(name)
+    with pytest.raises(NotThere):
+        catalog.batch(name)
+
+
 @pytest.mark.parametrize("attempt", ["a99", "..", "%2e%2e%2fconfig.json", "best", "a0%00", "<script>", "a" * 3000])
 def test_an_attempt_is_one_of_the_run(site: Dashboard, attempt: str) -> None:
     href = site.site.catalog.runs()[0].href
@@ -388,6 +402,19 @@ def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
     for _ in range(4):
         told += feed.lines()
     assert [each.kind for each in told] == ["iteration_started"] * 2 and feed.place == path.stat().st_size
+
+
+def test_a_place_within_a_line_or_of_another_file_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(event(1) + event(2))
+    for place in (5, len(event(1)) + 1, 10_000):
+        feed = Feed(path, place)
+        assert len(feed.lines()) == 2 and feed.begun_anew
+    feed = Feed(path, len(event(1)))
+    assert len(feed.lines()) == 1 and not feed.begun_anew
+    path.rename(tmp_path / "moved")
+    path.write_text(event(1) + event(2) + event(3))
+    assert len(feed.lines()) == 3 and feed.begun_anew
 
 
 EDITS = st.lists(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from agents.events import Journal
 from tests.browser import PHONE, Visit, Window, barriers, overflows, window
 from tests.dashboard import Dashboard, dashboard
-from tests.hostile_run import hostile_run
+from tests.hostile_run import HOSTILE, hostile_run
 from tests.synthetic_run import make_run
 
 WAYS = ({}, {"size": PHONE}, {"dark": True})
@@ -115,6 +116,17 @@ def test_a_page_follows_its_run_and_goes_on_after_a_lost_connection(chromium: Wi
         run.write_outcome({"reason": "patience"})
         visit.page.locator("#state", has_text="ended").wait_for()
         assert visit.foreign(site.origin) == [] and barriers(visit) == []
+
+
+def test_hostile_lines_of_a_log_that_goes_on_are_text(chromium: Window, tmp_path: Path) -> None:
+    run = make_run(tmp_path, attempts=1, ended=False)
+    with dashboard(tmp_path) as site, chromium.visit() as visit:
+        visit.go(site.entrance)
+        visit.go(f"{site.origin}/run/{run.id}")
+        with (run.path / "events.jsonl").open("a") as file:
+            file.write(json.dumps({"event": "lessons_failed", "message": HOSTILE}) + "\n")
+        visit.page.locator("#lines", has_text="<script>window.pwned=1</script><img").wait_for()
+        assert_sound(visit, site, "log")
 
 
 def test_the_list_keeps_up_and_keeps_what_is_chosen(chromium: Window, tmp_path: Path) -> None:

@@ -56,11 +56,9 @@ class Feed:
             return self._read(file.fileno(), state.st_size)
 
     def _is_another(self, descriptor: int, state: os.stat_result) -> bool:
-        if self._inode is not None and state.st_ino != self._inode:
-            return True
-        if self.place > state.st_size:
-            return True
-        return self.place > 0 and os.pread(descriptor, 1, self.place - 1) != b"\n"
+        """Whether our place is none of this file: another file, or no line of it ends there."""
+        other = self._inode is not None and state.st_ino != self._inode
+        return other or (self.place > 0 and os.pread(descriptor, 1, self.place - 1) != b"\n")
 
     def _read(self, descriptor: int, size: int) -> list[Told]:
         piece = os.pread(descriptor, PIECE, self.place)
