@@ -21,7 +21,7 @@ from tools.nvml import Clock, Monitor
 from tools.process import descendants
 from tools.sandbox import Confinement, Sandbox
 from tools.wire import Message
-from tools.worker import Call, Launch, Worker
+from tools.worker import Call, Launch, Worker, WorkerFailed
 from tools.worker_limits import WorkerLimits
 
 DELAY, LEAST_DELAY, MOST_DELAY = 400, 250, 4000
@@ -98,12 +98,20 @@ class CudaWorker(Worker):
         nothing is believed but that they are worth a closer look, may share a worker by their numbers."""
         try:
             if self._current is None:
-                self._settle(self._launched)
+                self._come_up()
             shutil.copyfile(library, self._inbox / (f"{KERNEL}.{number}" if number else KERNEL))
             self._order(number)
         except BaseException:
             self.close()
             raise
+
+    def _come_up(self) -> None:
+        try:
+            self._settle(self._launched)
+        except WorkerFailed as failure:  # it holds no kernel yet that could be to blame
+            raise InfrastructureError(
+                f"a worker does not come up: it {failure.message}: {failure.output[-300:]}", "Run `warpsmith doctor`."
+            ) from failure
 
     def use(self, number: int) -> None:
         """Call this one of the kernels that it has taken in from now on."""

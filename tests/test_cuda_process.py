@@ -1,0 +1,106 @@
+"""A GPU's worker comes up without its kernel and takes it in later: a script stands in for it, and no GPU is needed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tools.buffers import OutputBuffers
+from tools.cuda_process import KERNEL, CudaWorker, Host, end_together
+from tools.errors import InfrastructureError
+from tools.sandbox import Confinement, Sandbox
+from tools.worker import Launch, WorkerFailed
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPT = f"""
+import os, sys
+sys.path.insert(0, {str(ROOT)!r})
+from tools.messages import LOAD, MESSAGE, REQUEST, Kind, Place
+requests, answers, library, log = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], open(sys.argv[4], "a")
+def answer(nonce, kind, text=""):
+    os.write(answers, MESSAGE.pack(nonce, kind, 0, 0, 0, 0, Place.ELSEWHERE, -1, text.encode()))
+assert os.read(requests, 4) == b"plan" and not os.path.exists(library)
+answer(0, Kind.READY)
+while data := os.read(requests, REQUEST.size):
+    nonce, workload, order = REQUEST.unpack(data)
+    path = f"{{library}}.{{order}}" if order else library
+    if workload != LOAD:
+        answer(nonce, Kind.DONE)
+    elif os.path.exists(path):
+        log.write(open(path).read())
+        log.flush()
+        answer(nonce, Kind.READY)
+    else:
+        answer(nonce, Kind.NOT_LOADED, "no such kernel")
+"""
+
+
+class Open:
+    """No sandbox."""
+
+    def wrap(self, argv: Sequence[str], policy: Confinement) -> list[str]:
+        assert policy == Confinement()
+        return list(argv)
+
+
+class Scripted(CudaWorker):
+    """A worker whose program is a command, and which has no arrays."""
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self.program, self.log = command, log
+        super().__init__([], Host("GPU-0", Path("/nowhere"), cast(Sandbox, Open()), None))
+
+    def _make_outputs(self) -> tuple[OutputBuffers, ...]:
+        return ()
+
+    def _launch(self, library: Path, requests: int, answers: int) -> Launch:
+        assert library.name == KERNEL and library.parent.is_dir()
+        arguments = (str(requests), str(answers), str(library), str(self.log))
+        return Launch((*self.program, *arguments), Confinement(), {}, (), b"plan", opens_files=True)
+
+    @property
+    def inbox(self) -> Path:
+        return self._inbox
+
+
+@pytest.fixture
+def libraries(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / name for name in ("one", "other")]
+    for path in paths:
+        path.write_text(f"{path.name} ")
+    return paths
+
+
+def scripted(folder: Path) -> Scripted:
+    return Scripted([sys.executable, "-c", SCRIPT], folder / "log")
+
+
+def test_kernels_are_taken_in_by_number_and_take_turns(tmp_path: Path, libraries: list[Path]) -> None:
+    worker = scripted(tmp_path)
+    worker.load(libraries[0])
+    worker.load(libraries[1], 3)
+    worker.use(3)
+    worker.pause()
+    worker.use(0)
+    assert worker.ping().inner == 0.0
+    assert (tmp_path / "log").read_text() == "one other one ", "the one in use is not asked for again"
+    with pytest.raises(WorkerFailed, match="no such kernel"):
+        worker.use(7)
+    assert worker.closed and not worker.inbox.exists()
+
+
+def test_one_that_does_not_come_up_is_no_kernel_s_fault(tmp_path: Path, libraries: list[Path]) -> None:
+    worker = Scripted(["/bin/false"], tmp_path / "log")
+    with pytest.raises(InfrastructureError, match="does not come up"):
+        worker.load(libraries[0])
+    assert worker.closed and not worker.inbox.exists()
+
+
+def test_those_that_nobody_asked_for_end_together(tmp_path: Path) -> None:
+    workers = [scripted(tmp_path) for _ in range(3)]
+    end_together(workers)
+    assert all(worker.closed and not worker.inbox.exists() for worker in workers)
