@@ -24,6 +24,7 @@ from agents.batch_books import BatchEvent
 from agents.batch_crew import Crew
 from agents.batch_job import Work, prepare, serve
 from agents.batch_queue import BatchFolder
+from agents.events import Event
 from agents.models import registry
 from agents.models.base import OnText, Reply, Request, Usage
 from agents.models.builtin import Autotune
@@ -141,7 +142,12 @@ def work_on(folder: BatchFolder, key: str) -> Work:
     task, asked, run_folder = folder.batch().task(key).task, folder.board().plan, folder.run_of(key)
     assert asked is not None and run_folder is not None
     executor = Faulty(json.loads(task.description), folder.path, key)
-    return Work(task, asked.settings, run_folder, executor, state=asked.state)
+
+    def hear(event: Event) -> None:
+        with (folder.path / f"{key}.heard").open("a") as heard:
+            heard.write(f"{event.event}\n")
+
+    return Work(task, asked.settings, run_folder, executor, state=asked.state, on_event=hear)
 
 
 def warm() -> None:

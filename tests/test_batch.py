@@ -253,6 +253,8 @@ async def test_tasks_end_each_for_its_reason_and_a_fault_stays_with_its_task(nes
         assert run is not None and set(judged(folder, key).values()) == {1}
         assert {attempt.kernel_id for attempt in run.attempts()} == set(judged(folder, key))
         assert run.outcome() is not None and run.final(run.best() or "") is not None
+        heard = (folder.path / f"{key}.heard").read_text().split()
+        assert {event["event"] for event in run.events()} <= {*heard}, "as traces would"
     assert board == folder.board() and board.stopped and board.reason is None
 
 
