@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from torch_kernels import HEAD, HONEST, PLAIN_HEAD, kernel, plain
+from torch_kernels import EXTENSION, HEAD, HONEST, PLAIN_HEAD, kernel, plain
 
 from tools.contract import Scalar, Signature, Tensor
 from tools.errors import InfrastructureError, KernelError
@@ -140,7 +141,6 @@ REFUSED: dict[str, tuple[Kernel, str, Reason, str]] = {
         "compile_error",
         "kernel.py:3",
     ),
-    "no C++": (kernel(head=HEAD.replace("y[i];", "z[i];")), "build", "compile_error", "kernel.py:12: .z. was not"),
 }
 
 
@@ -151,6 +151,18 @@ def test_a_kernel_is_refused_for_the_right_reason(judge: Judge, what: str) -> No
     assert isinstance(verdict, Rejected), verdict
     assert (verdict.stage, verdict.reason) == (stage, reason), verdict.message
     assert pytest.raises(AssertionError, match=message).matches(AssertionError(verdict.message)), verdict.message
+
+
+@pytest.mark.skipif(shutil.which("ninja") is None, reason="PyTorch builds extensions with ninja, which is not here")
+def test_an_extension_is_built_once_and_its_errors_are_told_by_the_kernels_own_lines(judge: Judge) -> None:
+    build = judge.build_variant(kernel(head=EXTENSION), "release")
+    with judge.runner(build) as runner:
+        runner.call_unclocked(judge.content.fresh(0))
+        runner.verify_last()
+    wrong = judge.evaluate(kernel(head=EXTENSION.replace("y[i];", "z[i];")))
+    assert isinstance(wrong, Rejected)
+    assert (wrong.stage, wrong.reason, wrong.diagnostics[0].line) == ("build", "compile_error", 9), wrong
+    assert "z" in wrong.message
 
 
 def test_a_worker_sees_nothing_but_its_own(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
