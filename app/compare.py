@@ -7,13 +7,12 @@ is said. Not covered: whether a difference between two runs is more than chance.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
 from agents.models.money import ledger_of
 from agents.settings import ROLES
-from app.log_lines import time_of
+from app.compare_time import WorkTime
 from app.report import baseline_name
 from app.summary import refuted, summarize
 from memory.files import Json
@@ -213,35 +212,6 @@ def models_of(config: Json, events: Iterable[Json]) -> dict[str, str]:
     return {role: str(found[role]) for role in ROLES if isinstance(found.get(role), str)}
 
 
-class WorkTime:
-    """How long a run had been at work at a moment: pauses between its processes do not count."""
-
-    def __init__(self, events: Iterable[Json]) -> None:
-        self._known: list[tuple[float, float]] = []
-        worked, last = 0.0, None
-        for event in events:
-            when = _unix(time_of(event))
-            if when is None:
-                continue
-            if last is not None and event["event"] not in ("run_started", "run_resumed"):
-                worked += max(0.0, when - last)
-            last = when
-            self._known.append((when, worked))
-
-    @property
-    def total(self) -> float:
-        return self._known[-1][1] if self._known else 0.0
-
-    def at(self, moment: float) -> float | None:
-        """Seconds at work by that Unix time; None where no event tells."""
-        by_then = None
-        for when, worked in self._known:
-            if when > moment + 1e-3:
-                break
-            by_then = worked + max(0.0, moment - when)
-        return by_then
-
-
 def _reached(
     events: Sequence[Json], attempts: Sequence[Attempt], best: str | None, at_work: WorkTime
 ) -> dict[str, object]:
@@ -315,7 +285,3 @@ def _iterations(attempts: Sequence[Attempt]) -> int | None:
 def _geomean(values: Iterable[float | None]) -> float | None:
     known = [(1.0, value) for value in values if value]
     return weighted_geomean(known) if known else None
-
-
-def _unix(when: datetime | None) -> float | None:
-    return when.timestamp() if when is not None else None

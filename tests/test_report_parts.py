@@ -18,8 +18,9 @@ from app import plot_claim, plot_curves
 from app.batch_report import render as batch_page
 from app.batch_summary import summarize_batch
 from app.cli import app
-from app.compare import WorkTime, compare, contender
+from app.compare import compare, contender
 from app.compare_report import parts_of
+from app.compare_time import WorkTime
 from app.pages import rendered, style_source, style_text
 from app.report import baseline_name, page_fields, render
 from app.report_claim import main_baseline, subjects
