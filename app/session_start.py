@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -16,7 +17,8 @@ from app.inputs import find_run
 from tools.errors import WarpsmithError
 
 if TYPE_CHECKING:
-    from app.optimize import Request
+    from app.optimize import Prepared, Request
+    from memory.runs import RunFolder
 
 
 def require_one(task: Path | None, attach: str | None) -> None:
@@ -57,7 +59,6 @@ def attach_to(name: str, runs: Path, *, plain: bool, as_json: bool) -> int:
 
 def _on_screen(request: Request) -> int:
     """The run in a thread, the screen in this one; afterwards the summary, as `optimize` prints it."""
-    from agents.steering_fork import successor_of
     from app.optimize import finish, prepared
     from app.session.app import SessionApp
     from app.session.driver import Driver
@@ -68,28 +69,50 @@ def _on_screen(request: Request) -> int:
     run = RunFolder.create(request.runs, asked.task.name, asked.config)
     for text in request.hints:
         run.add_hint(text, 1)
-    driver = Driver(asked, run, request.state)
-    driver.start()
-    try:
-        SessionApp(run, driver).run()
-    finally:
-        driver.stop()
-        driver.join()
-    if driver.error is not None:
-        if not RunFolder(run.path).attempts():
-            shutil.rmtree(run.path, ignore_errors=True)
-        raise driver.error
     console = console_for()
-    if (run.path / BACKGROUND).exists():
-        console.print(
-            f"goes on   in the background: warpsmith session --attach {run.id}", markup=False, highlight=False
-        )
-        return DONE
-    code = finish(run, console, as_json=False, stopped=None)
+    while True:
+        driver = Driver(asked, run, request.state)
+        driver.start()
+        try:
+            SessionApp(run, driver).run()
+        finally:
+            driver.stop()
+            driver.join()
+        if driver.error is not None:
+            if not RunFolder(run.path).attempts():
+                shutil.rmtree(run.path, ignore_errors=True)
+            raise driver.error
+        if (run.path / BACKGROUND).exists():
+            words = f"goes on   in the background: warpsmith session --attach {run.id}"
+            console.print(words, markup=False, highlight=False)
+            return DONE
+        code = finish(run, console, as_json=False, stopped=None)
+        found = _going_on(asked, run)
+        if found is None:
+            return code
+        asked, run = found
+
+
+def _going_on(asked: Prepared, run: RunFolder) -> tuple[Prepared, RunFolder] | None:
+    """What another policy made of a run; None when it simply ended."""
+    from agents.settings import RunSettings
+    from agents.steering_fork import successor_of
+    from app.optimize import judged_at
+    from memory.runs import RunFolder
+    from tools.task import TaskSource
+
     fork = successor_of(RunFolder(run.path))
-    if fork is not None:
-        console.print(f"goes on   with: warpsmith resume {fork.id}", markup=False, highlight=False)
-    return code
+    if fork is None:
+        return None
+    config = fork.config()
+    more = replace(
+        asked,
+        task=TaskSource.model_validate(config["task"]),
+        settings=RunSettings.model_validate(config["settings"]),
+        executor=judged_at(str(config["executor"]), asked.configuration),
+        config=config,
+    )
+    return more, fork
 
 
 BACKGROUND = "background.log"

@@ -39,7 +39,8 @@ class Pane(Vertical):
     """A frame with a title, and something that scrolls in it."""
 
     DEFAULT_CSS = """
-    Pane { border: round $foreground 30%; border-title-color: $foreground; padding: 0; height: 1fr; width: 1fr; }
+    Pane { border: round $foreground 30%; padding: 0; height: 1fr; width: 1fr; }
+    Pane { border-title-color: $foreground; border-subtitle-color: $foreground 80%; }
     Pane:focus-within { border-title-style: bold reverse; border-title-color: $accent; }
     """
 

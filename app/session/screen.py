@@ -101,6 +101,8 @@ class SessionScreen(Wheel):
         while self.driver is not None and not self.driver.said.empty():
             words.say(*self.driver.said.get())
         self._show()
+        if self.leaving is None and self.story.successor is not None and self.story.ended is not None and self.driver:
+            self.leaving = self.app.exit  # the next screen is about the run that goes on
         if self.leaving is not None and not (self.driver is not None and self.driver.is_alive):
             self.leaving()
 

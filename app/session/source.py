@@ -18,6 +18,7 @@ from tools.records import Kernel
 View: TypeAlias = Literal["source", "parent", "best"]
 VIEWS: Final[tuple[View, ...]] = ("source", "parent", "best")
 """The source, what changed against the parent, against the best."""
+NOTE: Final = "   <- "
 GUTTER: Final = 7
 """Cells before a line of source: its number, and a mark where it is hot."""
 _CHANGES: Final[Mapping[str, str]] = {"+": "green", "-": "red", "@": "cyan"}
@@ -67,7 +68,7 @@ def _numbered(number: int, row: str, note: str | None) -> Text:
     mark = (f"{number:>{GUTTER - 2}}> ", "bold yellow") if note is not None else (f"{number:>{GUTTER - 2}}  ", "dim")
     line = Text.assemble(mark, row)
     if note is not None:
-        line.append(f"   <- {clean(note, 200)}", style="bold yellow")
+        line.append(f"{NOTE}{clean(note, 200)}", style="bold yellow")
     return line
 
 
@@ -89,7 +90,8 @@ def painted(line: Text) -> Text:
     """
     if line.plain[: GUTTER - 2].strip().isdigit():
         line = line.copy()
-        for found in _TOKENS.finditer(line.plain, GUTTER):
+        end = line.plain.rfind(NOTE) if line.plain[GUTTER - 2] == ">" else len(line.plain)
+        for found in _TOKENS.finditer(line.plain, GUTTER, end):
             line.stylize(_STYLES[str(found.lastgroup)], *found.span())
     return line
 

@@ -69,6 +69,8 @@ class Story:
     ended: str | None = None
     """Why, in words; None while it goes on."""
     failed: bool = False
+    successor: str | None = None
+    """The run that goes on under another policy."""
     waiting: list[dict[str, Any]] = field(default_factory=list)
     """The hypotheses of the plan that waits for a word."""
     models: dict[str, str] = field(default_factory=dict)
@@ -113,7 +115,7 @@ class Story:
         self.budgets = dict(line["budgets"])
         self.bill.limits(self.budgets)
         self.iterations = self.budgets.get("iterations")
-        self.ended, self.failed, self.waiting = None, False, []
+        self.ended, self.failed, self.successor, self.waiting = None, False, None, []
         self.doing = "opening the task, measuring the machine and the baseline"
 
     _on_run_resumed = _on_run_started
@@ -209,6 +211,8 @@ class Story:
                 self.budgets |= about["limits"]
                 self.bill.limits(self.budgets)
                 self.iterations = self.budgets.get("iterations")
+            case "policy":
+                self.successor = str(about["run"])
             case "approve" | "plan" | "reject":
                 self._decided(str(action), int(about.get("decided") or 0))
             case _:
