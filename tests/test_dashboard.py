@@ -428,7 +428,7 @@ EDITS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(EDITS)
 def test_each_event_is_told_once_and_in_order_however_the_file_grows(edits: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -469,7 +469,7 @@ KINDS = ("run_started", "run_resumed", "task_opened", "attempt_judged", "model_c
 FIELDS = ("seconds", "models", "workloads", "reason", "wait", "input_tokens", "time", "turn", "elapsed", "v", "dollars")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.sampled_from(KINDS), st.dictionaries(st.sampled_from(FIELDS), JSON))
 def test_any_event_can_be_said(kind: str, fields: dict[str, object]) -> None:
     said = words({"event": kind} | fields)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from tests.dashboard import Dashboard, dashboard
 from tests.hostile_run import HOSTILE, hostile_run
 from tests.synthetic_run import make_run
 
-WAYS = ({}, {"size": PHONE}, {"dark": True})
+WAYS = ({"size": PHONE}, {"dark": True})
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tests.hostile_run import hostile_batch, hostile_run
 from tests.synthetic_run import make_run
 
 A4 = {"width": 794, "height": 1123}
-WAYS = ({}, {"size": PHONE}, {"dark": True}, {"size": PHONE, "dark": True}, {"paper": True, "size": A4})
+WAYS = ({}, {"size": PHONE}, {"dark": True}, {"paper": True, "size": A4})
 
 
 @pytest.fixture(scope="module")
