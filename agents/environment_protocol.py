@@ -72,7 +72,7 @@ def read_fields(text: bytes) -> dict[str, JsonValue]:
     """A JSON object out of a message. Raises Unfit for anything else, and for text that no file could hold."""
     try:
         value = json.loads(text)
-        json.dumps(value, ensure_ascii=False).encode()
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise Unfit("protocol", "the message is not valid JSON in UTF-8", "Send one JSON object.") from error
     if not isinstance(value, dict):

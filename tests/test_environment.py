@@ -285,6 +285,9 @@ BAD_BODIES = [
     b"[" * 100_000,
     b'{"a": ' + b"9" * 10_000 + b"}",
     b'{"episode": "\\ud800"}',
+    b'{"id": NaN}',
+    b'{"id": [-Infinity]}',
+    b'{"id": 1e999}',
 ]
 
 
