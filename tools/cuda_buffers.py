@@ -29,6 +29,7 @@ else:
 COPIES = 32
 """Enough in a row for their launches to count for little."""
 
+
 class DeviceInputs(WorkloadBuffers):
     """Inputs on the device. A worker maps them read-only."""
 
