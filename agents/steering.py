@@ -43,6 +43,7 @@ class Steering:
         self._context: Context | None = None
         self._box: Box | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._watching: asyncio.Task[None] | None = None
 
     @property
     def context(self) -> Context:
@@ -60,7 +61,7 @@ class Steering:
         self._context = context
         with Box(context.run.path, self.wishes.done) as self._box:
             self._hold()
-            watching = asyncio.create_task(self._watch())
+            self._watching = watching = asyncio.create_task(self._watch())
             try:
                 yield
             finally:
@@ -79,6 +80,8 @@ class Steering:
     async def settle(self) -> None:
         """All commands that were given are heeded, and the kernels among them judged. Raises what judging raised."""
         self.begun.set()
+        if self._watching is not None and self._watching.done():
+            self._watching.result()
         self.look()
         while edits := [task for task in self._tasks if task.get_name() == "edit" or task.done()]:
             self._tasks = [task for task in self._tasks if task not in edits]

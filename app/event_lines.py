@@ -133,7 +133,7 @@ def _object(value: JsonValue) -> Fields:
 def _waits_line(f: Fields) -> str:
     plan = f.get("hypotheses")
     changes = [str(_object(item).get("change")) for item in (plan if isinstance(plan, list) else [])]
-    return f"the plan of iteration {f.get('iteration')} waits for your word: {'; '.join(changes)}"
+    return one_line(f"the plan of iteration {f.get('iteration')} waits for your word: {'; '.join(changes)}")
 
 
 def _opened_line(f: Fields) -> str:
@@ -184,9 +184,9 @@ _LINES: dict[str, Callable[[Fields], str]] = {
     "model_changed": _changed_line,
     "model_corrected": _corrected_line,
     "stopping": lambda f: f"stopping: {stop_reason(f)}",
-    "steered": lambda f: f"you: {in_words(str(f.get('action')), _object(f.get('about')))}",
-    "steer_refused": lambda f: f"you: {f.get('action')} was refused: {f.get('message')}",
-    "answered": lambda f: f"you asked: {f.get('question')} {f.get('by')}: {f.get('answer')}",
+    "steered": lambda f: one_line(f"you: {in_words(str(f.get('action')), _object(f.get('about')))}"),
+    "steer_refused": lambda f: one_line(f"you: {f.get('action')} was refused: {f.get('message')}"),
+    "answered": lambda f: one_line(f"you asked: {f.get('question')} {f.get('by')}: {f.get('answer')}"),
     "plan_waits": _waits_line,
     "run_failed": lambda f: f"the run failed: {f.get('message', f.get('error', ''))}",
 }

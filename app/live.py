@@ -149,6 +149,8 @@ class Panel:
                 self._recent = [*self._recent, f][-RECENT:]
             case "best_changed":
                 self._best = f
+            case "steered" | "steer_refused" | "answered" | "plan_waits":
+                self._console.print(Text(line(event), style="cyan"), highlight=False)
             case "model_changed" | "budget_low":
                 self._console.print(Text(line(event), style="yellow"), highlight=False)
             case "stopping":

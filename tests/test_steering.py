@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import multiprocessing
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import steered_run
+from rich.console import Console
 from scripted_model import calls, says
 from scripted_run import Stage, hypothesis, judge, proposal, reading, set_up
 from stub_executor import KERNEL
@@ -25,6 +27,7 @@ from agents.steering_actions import ACTIONS, Action
 from agents.steering_box import BOX, Box, give
 from agents.steering_fork import FORKED, successor_of
 from agents.wishes import Wishes
+from app.live import progress_for
 from memory.files import RunFolderError
 from memory.runs import RunFolder
 
@@ -313,6 +316,19 @@ async def test_what_can_not_be_done_is_refused_with_a_reason(stage: Stage, actio
     outcome = await stage.play()
     (refused,) = told(stage, "steer_refused")
     assert words in refused["message"] and not told(stage) and outcome.iterations == 1
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+async def test_who_watches_in_a_terminal_or_a_log_reads_what_a_person_did(stage: Stage, terminal: bool) -> None:
+    given = [acts.Hint(text="rows [b]are[/b]\nshort"), acts.Approve(), acts.Ask(question="how does it stand?")]
+    stage.script([giving(stage, proposal("a"), *given)], [judge(16), says("ok")], [says("Well."), reading("a1")])
+    await stage.play()
+    out = io.StringIO()
+    progress = progress_for(Console(file=out, force_terminal=terminal, width=200, color_system=None), None)
+    for event in stage.events:
+        progress.show(event)
+    told = [row for row in out.getvalue().splitlines() if row.startswith("you")]
+    assert len(told) == 3 and "hint: rows [b]are[/b] short" in told[0] and "no plan waits" in told[1]
 
 
 # --- the box ----------------------------------------------------------------------------------------------------------
