@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
@@ -14,6 +17,9 @@ from app.session.driver import Driver
 from app.session.keys import KEYS
 from app.session.screen import SessionScreen
 from memory.runs import RunFolder
+
+GRACE: Final = 3.0
+"""Seconds that the screen has to put the terminal back once the run has ended."""
 
 
 class SessionApp(App[None]):
@@ -33,15 +39,21 @@ class SessionApp(App[None]):
         self.push_screen(self.session)
         if not self.is_headless:
             for number in (signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, lambda *_: self.call_later(self._end_in_order))
+                signal.signal(number, self._end_in_order)
 
-    def _end_in_order(self) -> None:
-        """The terminal goes away, or the process is asked to: the run ends in order, as after Ctrl-C."""
-        driver = self.session.driver
-        if driver is None or not driver.is_alive:
-            self.exit()
-        else:
-            self.session.leave_after(driver, self.exit)
+    def _end_in_order(self, number: int, _frame: object) -> None:
+        """The terminal goes away, or the process is asked to: the run ends in order, as after the first Ctrl-C. A
+        screen whose terminal is gone may hang amid a drawing, so the end does not rest on it."""
+        if self.session.driver is not None:
+            self.session.driver.stop()
+        self.session.leaving = self.exit
+        threading.Thread(target=self._end_without_screen, args=(number,), daemon=True).start()
+
+    def _end_without_screen(self, number: int) -> None:
+        if self.session.driver is not None:
+            self.session.driver.join()
+        time.sleep(GRACE)
+        os._exit(128 + number)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """All keys by name."""
