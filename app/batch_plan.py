@@ -4,13 +4,14 @@ up again, over what it was run with before."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from agents.batch import Plan, SharedBudget
 from agents.settings import ROLES, Budgets, Models, RunSettings
 from agents.state_address import public_address
+from app.as_before import with_models_of
 from app.configuration import Asked, Configuration, Sourced, configure
 from app.inputs import documents_at, lessons_at, seconds_of
 from tools.errors import WarpsmithError
@@ -63,10 +64,12 @@ def plan_for(
     asked = _asked_over(request.asked, before)
     configuration = configure(asked, environ, folder)
     old = before or Plan(settings=RunSettings(lessons=lessons_at(request.lessons)))
+    settings = _settings(request, old.settings, configuration, is_new=before is None)
+    pinned = with_models_of(replace(asked, fallback=()), settings.models)
     values: dict[str, Any] = {
-        "settings": _settings(request, old.settings, configuration, is_new=before is None),
-        "shared": _shared(request, old.shared, configuration),
-        "asked": {name: _plain(value) for name, value in asdict(asked).items()},
+        "settings": settings,
+        "shared": _shared(request, old.shared, configuration, is_new=before is None),
+        "asked": {name: _plain(value) for name, value in asdict(pinned).items()},
     }
     values["state"] = old.state if request.state is None else public_address(request.state)
     for name in ("jobs", "turn", "retries", "executor", "otel", "pause_at_limit"):
@@ -124,8 +127,10 @@ def _own(request: BatchRequest, old: Budgets, configuration: Configuration | Non
     return Budgets.model_validate(budgets | {name: value for name, value in given.items() if value is not None})
 
 
-def _shared(request: BatchRequest, old: SharedBudget, configuration: Configuration) -> SharedBudget:
-    said = configuration.budgets
+def _shared(request: BatchRequest, old: SharedBudget, configuration: Configuration, *, is_new: bool) -> SharedBudget:
+    """Of a batch that was begun before only what the command line says now is another one."""
+    now = [name for name in ("max_dollars", "max_tokens") if getattr(request.asked, name) is not None]
+    said = {name: budget for name, budget in configuration.budgets.items() if is_new or name in now}
     wall_time = Sourced(request.wall_time, "--wall-time") if request.wall_time is not None else said.get("wall_time")
     given = {
         "dollars": said["max_dollars"].value if "max_dollars" in said else None,
@@ -140,8 +145,10 @@ def _asked_over(asked: Asked, before: Plan | None) -> Asked:
     """What is asked now, over what was asked when the batch was last run."""
     if before is None:
         return asked
-    earlier = asdict(_asked_in(before))
-    return Asked(**(earlier | {name: value for name, value in vars(asked).items() if value not in (None, ())}))
+    earlier, now = asdict(_asked_in(before)), asdict(with_models_of(asked, before.settings.models))
+    return Asked(
+        **(earlier | {name: value for name, value in now.items() if value not in (None, ())} | {"model": None})
+    )
 
 
 def _asked_in(plan: Plan) -> Asked:

@@ -19,8 +19,9 @@ from agents.pausing import paused_in
 from agents.secrets import MARK
 from agents.settings import ROLES, Budgets, Models, RunSettings
 from agents.upgrade import upgrade
+from app.as_before import with_models_of
 from app.changes import as_told, changes_between, with_history
-from app.configuration import Asked, Configuration, RoleChoice, Sourced, configure, fallbacks, require_usable
+from app.configuration import Asked, Configuration, RoleChoice, Sourced, configure, require_usable
 from app.exits import DONE
 from app.inputs import documents_at, find_run
 from app.optimize import asked_for, carry_out, judged_at, near_limit_of, span_of
@@ -204,7 +205,7 @@ def changed_settings(request: Request, before: RunSettings, configuration: Confi
 
 def _configuration(asked: Asked, begun: Begun) -> Configuration:
     """Models and servers as the run has them, but for what is asked. Raises WarpsmithError."""
-    own = _inherited(asked, begun.settings.models)
+    own = with_models_of(asked, begun.settings.models)
     found = configure(own, os.environ, Path.cwd())
     urls, dialects = [], []
     endpoints = begun.config.get("endpoints")
@@ -227,24 +228,6 @@ def _require_local_models(configuration: Configuration) -> None:
     for spec in configuration.specs:
         if parse_spec(spec).provider in TAKES_REST_AS_IT_IS:
             resolve(spec)
-
-
-def _inherited(asked: Asked, models: Models) -> Asked:
-    """With the run's own models where none is asked for, so that no file and no variable changes them."""
-    said = fallbacks(asked.fallback)
-    kept = [
-        f"{role}={','.join(models.fallback.get(role, ())) or 'none'}"
-        for role in ROLES
-        if not {"fallback", f"{role}.fallback"} & said.keys()
-    ]
-    return replace(
-        asked,
-        model=None,
-        planner=asked.planner or asked.model or models.planner,
-        coder=asked.coder or asked.model or models.coder,
-        analyst=asked.analyst or asked.model or models.analyst,
-        fallback=(*asked.fallback, *kept),
-    )
 
 
 def _with_source(role: str, choice: RoleChoice, asked: Asked) -> RoleChoice:

@@ -271,6 +271,29 @@ def test_a_resumed_batch_keeps_what_is_not_said_anew(tmp_path: Path) -> None:
     assert {choice.model.value for choice in reached.roles.values()} == {"builtin:autotune"}
 
 
+def test_neither_environment_nor_settings_file_changes_a_batch_that_was_begun(tmp_path: Path) -> None:
+    first = planned(request(wall_time="60h", asked=Asked(max_tokens=1000)), None, tmp_path)
+    again = Plan.model_validate_json(first.model_dump_json())
+    limits = 'wall_time = "1h"\nmax_dollars = 3\niterations = 2'
+    (tmp_path / "warpsmith.toml").write_text(f'[models]\ndefault = "openai:x"\n[budgets]\n{limits}\n')
+    environ = {"WARPSMITH_MODEL": "openai:m", "WARPSMITH_FALLBACK": "openai:f", "WARPSMITH_MAX_TOKENS": "5"}
+    assert planned(request(), again, tmp_path, **environ) == first
+    said = planned(request(asked=Asked(max_dollars=7.0, coder="openai:c")), again, tmp_path, **environ)
+    assert (said.shared.dollars, said.shared.tokens, said.shared.wall_time) == (7.0, 1000, 216_000.0)
+    models = said.settings.models
+    assert (models.planner, models.coder, models.analyst) == ("builtin:autotune", "openai:c", "builtin:autotune")
+    back = planned(request(asked=Asked(model="builtin:autotune", fallback=("coder=openai:f",))), said, tmp_path)
+    assert back.settings.models.coder == "builtin:autotune"
+    assert back.settings.models.fallback == {"planner": (), "coder": ("openai:f",), "analyst": ()}
+
+
+def test_a_batch_below_a_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+    batch = Batch(version="0", name="x", tasks=(QueuedTask(key="a", path="a", task=TASK),))
+    with pytest.raises(RunFolderError, match="is a file"):
+        BatchFolder.create(tmp_path / "runs", batch)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
