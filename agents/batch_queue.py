@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from agents.batch import LINE, Batch, Line, QueuedTask
 from agents.batch_board import Board
-from memory.files import Json, RunFolderError, read_text, write_atomically, write_failure
+from memory.files import Json, RunFolderError, or_no_folder, read_text, write_atomically, write_failure
 from memory.lock import hold
 from memory.runs import RunFolder, list_runs
 
@@ -49,10 +49,13 @@ class BatchFolder:
                 root.mkdir(parents=True, exist_ok=True)
                 path.mkdir()
             except FileExistsError:
-                continue
+                if root.is_dir():
+                    continue
+                raise RunFolderError(f"{root} is a file, not a folder", "Choose another place with --runs.") from None
             except OSError as error:
                 raise write_failure(path, error) from error
-            write_atomically(path / BATCH_NAME, batch.model_dump_json(indent=1) + "\n")
+            with or_no_folder(path):
+                write_atomically(path / BATCH_NAME, batch.model_dump_json(indent=1) + "\n")
             return cls(path)
         raise RunFolderError(f"can't find a free name under {root}", "Try again in a second.")
 

@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -73,6 +74,17 @@ def write_atomically(path: Path, text: str, durable: bool = False) -> None:
             raise
     except OSError as error:
         raise write_failure(path, error) from error
+
+
+@contextmanager
+def or_no_folder(path: Path) -> Iterator[None]:
+    """A folder that was made just now goes again when what makes it one of ours can't be written."""
+    try:
+        yield
+    except RunFolderError:
+        with suppress(OSError):
+            path.rmdir()
+        raise
 
 
 def flush(path: Path) -> None:

@@ -44,6 +44,7 @@ from memory.files import (
     as_json,
     flush,
     link_atomically,
+    or_no_folder,
     read_json,
     read_json_if_there,
     remove,
@@ -162,7 +163,8 @@ class RunFolder:
             except OSError as error:
                 raise write_failure(path, error) from error
             named: Json = {"format": FORMAT, "thread": uuid.uuid4().hex}
-            write_atomically(path / "config.json", as_json(named | config), durable=True)
+            with or_no_folder(path):
+                write_atomically(path / "config.json", as_json(named | config), durable=True)
             return cls(path)
         raise RunFolderError(f"can't find a free name under {runs_root}", "Try again in a second.")
 

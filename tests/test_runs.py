@@ -123,6 +123,33 @@ except RunFolderError as error:
     assert list(run.path.glob(".*")) == []
 
 
+def test_a_folder_that_a_full_disk_leaves_without_its_file_is_not_left(tmp_path: Path) -> None:
+    script = f"""
+import resource, signal
+from pathlib import Path
+from agents.batch import Batch
+from agents.batch_queue import BatchFolder
+from memory.runs import RunFolder, RunFolderError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+long = "x" * 100_000
+root = Path({str(tmp_path)!r})
+for make in (
+    lambda: RunFolder.create(root, "task", {{"text": long}}),
+    lambda: BatchFolder.create(root, Batch(version="0", name="b", command=(long,), tasks=())),
+):
+    try:
+        make()
+    except RunFolderError as error:
+        print(error.message)
+"""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    command = [sys.executable, "-P", "-c", script]
+    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert child.stdout.count("can't write") == 2, child.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
