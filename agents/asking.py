@@ -74,7 +74,7 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
     elapsed, budgets = context.clock.elapsed, context.settings.budgets
     if ended := out_of_budget(spent, elapsed, budgets) or context.purse.common_over:
         return _asked(model, ended=ended)
-    nearing.tell(spending(spent, elapsed, budgets), seat.iteration, context)
+    _tell_what_nears(seat)
     clerk = _Clerk(seat, question.request, question.call, model, write_reply)
     clerk.tell_first(question)
     try:
@@ -94,7 +94,14 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
         raise await _stopped(context) from None
     finally:
         context.clock.outside(clerk.outside)
+    _tell_what_nears(seat)  # other coders' calls may wait for this one, and were looked at before they did
     return _asked(model, reply=clerk.blob)
+
+
+def _tell_what_nears(seat: Seat) -> None:
+    context = seat.context
+    spent = context.purse.spent_with(seat.device_seconds)
+    nearing.tell(spending(spent, context.clock.elapsed, context.settings.budgets), seat.iteration, context)
 
 
 async def _stopped(context: Context) -> ModelUnavailable:

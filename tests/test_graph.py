@@ -21,6 +21,7 @@ from scripted_model import ScriptedModel, calls, says
 from scripted_run import SLOWER_WITH_LESS_BLOCK, Stage, hypothesis, judge, proposal, reading, set_up
 from stub_executor import TASK
 
+from agents import asking
 from agents.drive import optimize
 from agents.graph import build_graph
 from agents.limits import StopReason
@@ -203,6 +204,39 @@ async def test_at_four_fifths_of_a_budget_it_is_told_once_and_the_planner_knows(
     asked = {m.text.split()[1]: m.text for heard in stage.models["planner"].heard for m in heard if m.label == "ask"}
     warned = [int(n) for n, text in asked.items() if "More than four fifths are gone" in text]
     assert warned == [n for n in range(1, len(asked) + 1) if n > when]
+
+
+async def test_it_is_told_too_when_coders_wait_for_each_others_calls(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All three ask at 1000 of 3700 tokens, before a reply comes, and are let go one after the other before a kernel is
+    judged: 2000, 3000, 4000."""
+    asked, persist, reply, judged = 0, asking.persist, ScriptedModel.reply, stage.executor.evaluate
+
+    async def count(*args: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await persist(*args)
+
+    async def reply_later(*args: Any) -> Any:
+        while 1 < asked < 4:  # the planner asked first
+            await asyncio.sleep(0)
+        return await reply(*args)
+
+    async def judge_later(*args: Any, **more: Any) -> Any:
+        while stage.models["planner"].heard and len(stage.models["coder"].heard) < 3:
+            await asyncio.sleep(0)
+        return await judged(*args, **more)
+
+    monkeypatch.setattr(asking, "persist", count)
+    monkeypatch.setattr(ScriptedModel, "reply", reply_later)
+    monkeypatch.setattr(stage.executor, "evaluate", judge_later)
+    stage.script(
+        [expensive(proposal("x", "y", "z"))], [expensive(judge(block)) for block in (16, 32, 64)], [reading("a1")]
+    )
+    outcome = await stage.play(parallel=3, iterations=9, tokens=3700)
+    assert outcome.reason == "tokens"
+    assert [(told["budget"], told["used"]) for told in stage.told("budget_low")] == [("tokens", 3000)]
 
 
 async def test_the_time_budget_begins_when_the_start_was_judged(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
