@@ -11,7 +11,7 @@ from typing import Any
 from agents.batch import Plan, SharedBudget
 from agents.settings import ROLES, Budgets, Models, RunSettings
 from agents.state_address import public_address
-from app.as_before import with_models_of
+from app.as_before import with_models_of, with_source
 from app.configuration import Asked, Configuration, Sourced, configure
 from app.inputs import documents_at, lessons_at, seconds_of
 from tools.errors import WarpsmithError
@@ -75,7 +75,8 @@ def plan_for(
     for name in ("jobs", "turn", "retries", "executor", "otel", "pause_at_limit"):
         given = getattr(request, name)
         values[name] = getattr(old, name) if given is None else given
-    return Plan.model_validate(values | {"pause": old.pause}), configuration
+    told = configuration if before is None else with_source(configuration, request.asked)
+    return Plan.model_validate(values | {"pause": old.pause}), told
 
 
 def configuration_of(plan: Plan, environ: Mapping[str, str], folder: Path) -> Configuration:

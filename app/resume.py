@@ -9,7 +9,6 @@ import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from pydantic import ValidationError
 
@@ -19,9 +18,9 @@ from agents.pausing import paused_in
 from agents.secrets import MARK
 from agents.settings import ROLES, Budgets, Models, RunSettings
 from agents.upgrade import upgrade
-from app.as_before import with_models_of
+from app.as_before import with_models_of, with_source
 from app.changes import as_told, changes_between, with_history
-from app.configuration import Asked, Configuration, RoleChoice, Sourced, configure, require_usable
+from app.configuration import Asked, Configuration, configure, require_usable
 from app.exits import DONE
 from app.inputs import documents_at, find_run
 from app.optimize import asked_for, carry_out, judged_at, near_limit_of, span_of
@@ -32,9 +31,6 @@ from memory.lock import FolderInUse
 from memory.runs import RunFolder
 from tools.errors import WarpsmithError
 from tools.task import TaskSource
-
-THE_RUN: Final = "as before"
-"""The source of what nobody asks for otherwise."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +216,7 @@ def _configuration(asked: Asked, begun: Begun) -> Configuration:
             dialects.append(f"{name}={dialect}")
     base_url = (*urls, *asked.base_url)  # of two for one provider the last one holds
     found = configure(replace(own, base_url=base_url, dialect=(*dialects, *asked.dialect)), os.environ, Path.cwd())
-    return replace(found, roles={role: _with_source(role, choice, asked) for role, choice in found.roles.items()})
+    return with_source(found, asked)
 
 
 def _require_local_models(configuration: Configuration) -> None:
@@ -228,11 +224,3 @@ def _require_local_models(configuration: Configuration) -> None:
     for spec in configuration.specs:
         if parse_spec(spec).provider in TAKES_REST_AS_IT_IS:
             resolve(spec)
-
-
-def _with_source(role: str, choice: RoleChoice, asked: Asked) -> RoleChoice:
-    """Nobody gave a flag for what is as before."""
-    model, fallback = choice.model, choice.fallback
-    if getattr(asked, role) is None:
-        model = Sourced(model.value, THE_RUN if asked.model is None else "--model")
-    return RoleChoice(model, fallback)
