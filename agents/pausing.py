@@ -81,7 +81,7 @@ def lift(folder: Path, asked: Json) -> bool:
     the folder is as it was. Raises RunFolderError."""
     write_atomically(folder / LIFT_NAME, as_json(asked))
     while (folder / LIFT_NAME).exists():
-        if not _is_held(folder):
+        if not is_held(folder):
             (folder / LIFT_NAME).unlink(missing_ok=True)
             return False
         time.sleep(_ANSWER_EVERY)
@@ -95,7 +95,8 @@ def forget(folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def _is_held(folder: Path) -> bool:
+def is_held(folder: Path) -> bool:
+    """Whether a process works or waits there."""
     try:
         with hold(folder):
             return False

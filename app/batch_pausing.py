@@ -13,7 +13,7 @@ from agents.batch_board import Board
 from agents.batch_books import BatchEvent
 from agents.batch_queue import BatchFolder
 from agents.limits import Budget, StopReason, limits_of
-from agents.pausing import Paused, lift, lifted, paused_in, waiting
+from agents.pausing import Paused, is_held, lift, lifted, paused_in, waiting
 from agents.settings import Budgets
 from memory.lock import hold
 from tools.errors import WarpsmithError
@@ -48,7 +48,7 @@ def ask_to_go_on(folder: BatchFolder, before: Plan | None, plan: Plan) -> Paused
     Raises WarpsmithError when no limit is another one, or checkpoints are to be kept elsewhere.
     """
     paused = paused_in(folder.path)
-    if paused is None or before is None:
+    if paused is None or before is None or not is_held(folder.path):
         return None
     if plan.state != before.state:
         raise WarpsmithError("the batch waits in another process, which keeps its state where it is", _stop(paused))

@@ -30,7 +30,7 @@ from agents.batch_crew import Crew
 from agents.batch_queue import QUEUE_NAME, BatchFolder
 from agents.batch_schedule import FIRST_RATE, STARVING, Standing, choose, expected_gain, rate_after
 from agents.models.money import spent_so_far
-from agents.pausing import paused_in
+from agents.pausing import LIFT_NAME, PAUSED_NAME, Paused, paused_in
 from agents.settings import Budgets, Models
 from app import batch as batching
 from app.batch_pausing import ask_to_go_on
@@ -421,6 +421,15 @@ def test_a_batch_at_a_limit_waits_until_another_plan_raises_it(
         asking.join()
     assert answers == [True] and paused_in(folder.path) is None
     assert [state.iterations for state in folder.board().tasks.values()] == [6, 6]
+
+
+def test_a_batch_that_was_killed_while_it_waited_is_taken_up_here(tmp_path: Path) -> None:
+    folder = make_batch(tmp_path, {"a": {}})
+    (folder.path / PAUSED_NAME).write_text(Paused(reason="iterations", since=0.0, pid=1).model_dump_json())
+    elsewhere = plan().model_copy(update={"state": "postgresql://db/x"})
+    for asked in (plan(), plan(tokens=9), elsewhere):
+        assert ask_to_go_on(folder, plan(), asked) is None
+    assert not (folder.path / LIFT_NAME).exists()
 
 
 async def test_a_task_process_that_is_killed_is_started_again(nest: str, tmp_path: Path) -> None:
