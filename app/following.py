@@ -65,13 +65,20 @@ def show_run_log(run: RunFolder, wanted: Wanted, *, follow: bool, as_json: bool)
             if not follow:
                 _give_out(tail, show)
             elif watch(tail, show) == "died":
-                say_error(f"the process of {run.id} is gone without an end", f"Go on with: warpsmith resume {run.id}")
+                _say_died(run)
                 return False
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise
     return True
+
+
+def _say_died(run: RunFolder) -> None:
+    if run.path.is_dir():
+        say_error(f"the process of {run.id} is gone without an end", f"Go on with: warpsmith resume {run.id}")
+    else:
+        say_error(f"the run folder {run.path} is gone", "It was moved or removed.")
 
 
 def watch(

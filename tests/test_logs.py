@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from agents.event_schema import RECORDS
 from agents.events import Journal, bound
+from app import following
 from app.following import RESUMED_WITHIN, moment, show_run_log, wanted_of, watch
 from app.log_lines import Wanted, log_line
 from memory.files import Json
@@ -196,6 +198,20 @@ def test_a_process_that_is_gone_without_an_end_is_told_from_one_that_is_silent(r
 
         watched = Watched(run, [(lambda: None, 1e6), (leave, 0.0), (lambda: None, 6.0), (lambda: None, 6.0)])
     assert watched.how == "died" and watched.seen == ["last words"]
+
+
+def test_nobody_is_told_to_resume_a_run_whose_folder_is_gone(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(following, "RESUMED_WITHIN", 0.0)
+    with journal_of(run) as journal:
+        journal.tell("lessons_failed", message="last words")
+    assert not show_run_log(run, wanted_of([], [], None), follow=True, as_json=False)
+    assert f"warpsmith resume {run.id}" in capsys.readouterr().err
+    shutil.rmtree(run.path)
+    assert not show_run_log(run, wanted_of([], [], None), follow=True, as_json=False)
+    said = capsys.readouterr().err
+    assert f"{run.path} is gone" in said and "Go on" not in said
 
 
 def test_a_run_that_was_ended_and_is_resumed_is_followed_to_its_second_end(run: RunFolder) -> None:
