@@ -42,6 +42,8 @@ SIZE = (48, 160)
 QUIET = 0.09
 """Seconds without output after which a key's answer is whole."""
 BOUND_MS = 50.0
+IDLE = 10.0
+"""Seconds over which a session that nobody touches is watched."""
 KEYS: tuple[tuple[str, bytes], ...] = (
     ("up", b"\x1b[A"),
     ("down", b"\x1b[B"),
@@ -178,6 +180,10 @@ class Terminal:
             first = last if first is None else first
         return None if first is None or last is None else (first, last)
 
+    def close(self) -> None:
+        """Take the terminal away from under it."""
+        os.close(self._terminal)
+
     def leave(self) -> int:
         """Close it; its memory in MB before."""
         used = int(psutil.Process(self.process.pid).memory_info().rss)
@@ -194,8 +200,9 @@ class Terminal:
 
     @property
     def cpu_ms(self) -> float:
-        """What its process used so far."""
-        return int(Path(f"/proc/{self.process.pid}/schedstat").read_text().split()[0]) / 1e6
+        """What all threads of its process used so far."""
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e6
 
 
 def measure(attempts: int, rounds: int) -> dict[str, object]:
@@ -203,27 +210,41 @@ def measure(attempts: int, rounds: int) -> dict[str, object]:
         run = make_run(Path(root), attempts)
         started = time.perf_counter()
         terminal = Terminal(run)
-        terminal.press(b"", patience=60, quiet=1.5)
-        opened = time.perf_counter() - started - 1.5
-        by_key: dict[str, list[tuple[float, float]]] = {}
-        before, pressed = terminal.cpu_ms, rounds * len(KEYS)
-        for _ in range(rounds):
-            for name, key in KEYS:
-                took = terminal.press(key)
-                if took is not None:
-                    late = ESCAPE_WAIT * 1000 if key == b"\x1b" else 0.0
-                    by_key.setdefault(name, []).append((took[0] - late, took[1] - late))
-        cpu = (terminal.cpu_ms - before) / pressed
-        return {
-            "attempts": attempts,
-            "whole_screen_seconds": round(opened, 2),
-            "keys": sum(map(len, by_key.values())),
-            "first_byte": _figures([first for all_of in by_key.values() for first, _ in all_of]),
-            "last_byte": _figures([last for all_of in by_key.values() for _, last in all_of]),
-            "cpu_ms_a_key": round(cpu, 1),
-            "last_byte_by_key": {name: _figures([last for _, last in all_of]) for name, all_of in by_key.items()},
-            "memory_mb": terminal.leave(),
-        }
+        try:
+            return _measured(terminal, attempts, rounds, started)
+        finally:
+            terminal.process.kill()  # one that was interrupted must not stay behind
+
+
+def _measured(terminal: Terminal, attempts: int, rounds: int, started: float) -> dict[str, object]:
+    terminal.press(b"", patience=60, quiet=1.5)
+    opened = time.perf_counter() - started - 1.5
+    by_key: dict[str, list[tuple[float, float]]] = {}
+    used: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for name, key in KEYS:
+            before = terminal.cpu_ms
+            took = terminal.press(key)
+            used.setdefault(name, []).append(terminal.cpu_ms - before)
+            if took is not None:
+                late = ESCAPE_WAIT * 1000 if key == b"\x1b" else 0.0
+                by_key.setdefault(name, []).append((took[0] - late, took[1] - late))
+    before = terminal.cpu_ms
+    time.sleep(IDLE)
+    idle = (terminal.cpu_ms - before) / (IDLE * 10)
+    all_used = [spent for all_of in used.values() for spent in all_of]
+    return {
+        "attempts": attempts,
+        "whole_screen_seconds": round(opened, 2),
+        "keys": sum(map(len, by_key.values())),
+        "first_byte": _figures([first for all_of in by_key.values() for first, _ in all_of]),
+        "last_byte": _figures([last for all_of in by_key.values() for _, last in all_of]),
+        "cpu_ms_a_key": round(statistics.mean(all_used), 1),
+        "cpu_ms_by_key": {name: round(statistics.median(all_of), 1) for name, all_of in used.items()},
+        "idle_percent_of_a_core": round(idle, 2),
+        "last_byte_by_key": {name: _figures([last for _, last in all_of]) for name, all_of in by_key.items()},
+        "memory_mb": terminal.leave(),
+    }
 
 
 def _figures(took: Sequence[float]) -> dict[str, float]:

@@ -6,12 +6,15 @@ import asyncio
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
+from rich.text import Text
 from small_tasks import SAXPY
 from stub_executor import TASK, StubExecutor
 from textual.pilot import Pilot
@@ -25,6 +28,7 @@ from app.configuration import Asked, configure
 from app.optimize import Prepared
 from app.session import dialogs
 from app.session.app import SessionApp
+from app.session.archive import Archive
 from app.session.driver import Driver
 from app.session.keys import KEYS, PANES
 from app.session.lines import Lines, clean, folded
@@ -33,7 +37,9 @@ from app.session.story import Story
 from app.session_start import EventLines, attach_to, has_screen, require_one
 from app.steer import steer
 from app.steer_words import action_of
+from bench.session import Terminal
 from memory.runs import RunFolder
+from memory.tail import Tail
 from tools.errors import WarpsmithError
 from tools.executor import LocalExecutor
 from tools.records import Kernel
@@ -331,6 +337,81 @@ async def test_sources_are_written_into_a_folder(run: RunFolder, tmp_path: Path)
         await write(pilot, str(tmp_path / "out"))
         await until(pilot, (tmp_path / "out/build.json").exists)
     assert "solve" in (tmp_path / "out/kernel.cpp").read_text()
+
+
+# --- what it costs ----------------------------------------------------------------------------------------------------
+
+
+class Work:
+    """Counts what a session does: readings of the log, look-ups of attempts, panes that are filled, lines drawn."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done: Counter[str] = Counter()
+        for owner, name in ((Tail, "lines"), (Archive, "find"), (Lines, "show"), (Lines, "_drawn")):
+            monkeypatch.setattr(owner, name, self._counted(name, getattr(owner, name)))
+
+    def _counted(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any) -> Any:
+            self.done[name] += 1
+            return call(*args)
+
+        return counted
+
+
+async def test_a_session_that_nobody_touches_does_nothing(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=1_000.0)
+    monkeypatch.setattr("app.session.screen.time", SimpleNamespace(monotonic=lambda: clock.now))
+    work, app = Work(monkeypatch), SessionApp(run)
+    async with app.run_test(size=(160, 48)) as pilot:
+        session = app.session
+        await until(pilot, lambda: session.story.ended is not None)
+        await pilot.pause(0.3)
+        work.done.clear()
+        for _ in range(100):
+            session.look()
+        assert not work.done
+        clock.now += 1  # a clock may have moved, a profile may have come: asked once a second, nothing is drawn
+        for _ in range(100):
+            session.look()
+        await pilot.pause(0.1)
+        assert work.done["find"] <= 6 and not work.done.keys() - {"find"}
+        with (run.path / "events.jsonl").open("a") as log:
+            log.write(json.dumps({"v": 1, "at": "2026-01-01T00:00:00Z", "event": "something_new"}) + "\n")
+        session.look()
+        assert work.done["lines"] == 1 and work.done["show"] <= 2
+        await pilot.pause(0.1)
+        assert work.done["_drawn"] <= session.query_one(LogPane).body.size.height + 2, "the log's lines alone"
+
+
+async def test_a_key_draws_what_it_changes(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, app = Work(monkeypatch), SessionApp(run)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        await pilot.press("b")
+        await pilot.pause(0.3)
+        work.done.clear()
+        for key in ("6", "5", "1"):
+            await pilot.press(key)
+        await pilot.pause(0.1)
+        assert not work.done["_drawn"] and not work.done["lines"], "another pane has the focus, no text changed"
+        body = app.session.query_one(VerdictPane).body
+        body.show([*body.lines[:3], Text("changed"), *body.lines[4:]])
+        await pilot.pause(0.1)
+        assert work.done["_drawn"] == 1
+        shown_by_key = work.done["show"]
+        await pilot.press("up")
+        await pilot.pause(0.1)
+        assert work.done["show"] - shown_by_key <= 2, "kernel and verdict, once each"
+
+
+def test_a_terminal_that_goes_away_without_a_signal_ends_the_session(run: RunFolder) -> None:
+    terminal = Terminal(run)
+    try:
+        assert terminal.press(b"", patience=PATIENCE) is not None
+        terminal.close()
+        assert terminal.process.wait(PATIENCE) is not None
+    finally:
+        terminal.process.kill()
 
 
 def test_the_story_takes_lines_of_every_kind_it_does_not_know() -> None:

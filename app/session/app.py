@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -20,6 +22,10 @@ from memory.runs import RunFolder
 
 GRACE: Final = 3.0
 """Seconds that the screen has to put the terminal back once the run has ended."""
+
+
+SEE_EVERY: Final = 1.0
+"""Seconds between two looks whether the terminal is still there."""
 
 
 class SessionApp(App[None]):
@@ -40,6 +46,16 @@ class SessionApp(App[None]):
         if not self.is_headless:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, self._end_in_order)
+            self.set_interval(SEE_EVERY, self._see_terminal)
+
+    def _see_terminal(self) -> None:
+        """A terminal can go away without a signal, where it is not the one that the process was started from. Its end
+        of file is read for ever then, by the library's thread, so it gets something to wait for instead."""
+        entry = sys.__stdin__
+        if entry is not None and is_gone(entry.fileno()):
+            silent, self._never_written = os.pipe()
+            os.dup2(silent, entry.fileno())
+            self._end_in_order(signal.SIGHUP, None)
 
     def _end_in_order(self, number: int, _frame: object) -> None:
         """The terminal goes away, or the process is asked to: the run ends in order, as after the first Ctrl-C. A
@@ -67,3 +83,10 @@ class SessionApp(App[None]):
             await self.session.run_action(action)
 
         return call
+
+
+def is_gone(terminal: int) -> bool:
+    """Whether nobody is at the other end of that descriptor any more."""
+    poll = select.poll()
+    poll.register(terminal, select.POLLIN)
+    return any(state & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, state in poll.poll(0))

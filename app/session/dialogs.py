@@ -16,7 +16,7 @@ from app.session.lines import Lines, clean
 from app.steer_words import USAGES
 
 _FRAME: Final = """
-{name} {{ align: center middle; background: $background 60%; }}
+{name} {{ align: center middle; background: transparent; }}
 {name} > Vertical {{
     width: {width}; max-width: 96%; height: auto; max-height: 90%;
     border: round $accent; background: $background; padding: 0 1;

@@ -1,5 +1,7 @@
 """A scrolling block of styled lines, drawn line by line: the body of every pane, fast however long it is.
 
+What was drawn is kept, and only rows that changed are drawn again.
+
 All that is shown in a session comes through `clean`: control characters, escape sequences and marks that turn the
 direction of writing are taken out, tabs become spaces, and a line of a megabyte is cut.
 """
@@ -24,6 +26,8 @@ LONGEST: Final = 1_000
 """Characters of a line that are shown."""
 MOST: Final = 20_000
 """Lines that are kept; of more the oldest give way."""
+DRAWN: Final = 2_000
+"""Lines whose drawing is kept."""
 
 
 def clean(text: str, longest: int = LONGEST) -> str:
@@ -76,12 +80,16 @@ class Lines(ScrollView, can_focus=True):
     Lines { height: 1fr; width: 1fr; background: $background; overflow: scroll scroll; }
     Lines { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
     """
+    ALLOW_SELECT = False
 
     def __init__(self, *, follows: bool = False, id: str | None = None) -> None:
         super().__init__(id=id)
         self._lines: list[Text] = []
         self._paint: Paint | None = None
         self._widest = 0
+        self._strips: dict[int, Strip] = {}
+        """What was drawn, by line; before it is cut to the width."""
+        self._style = Style()
         self._follows = follows
         self._at_end = True
 
@@ -93,7 +101,23 @@ class Lines(ScrollView, can_focus=True):
     def show(self, lines: Sequence[Text], paint: Paint | None = None) -> None:
         """Show these lines instead; the place is kept where it is still there. paint: colours a line, which is done for
         those alone that are seen."""
+        before, painter = self._lines, self._paint
         self._lines, self._paint = list(lines[-MOST:]), paint
+        if painter is not paint or len(before) != len(self._lines):
+            self._strips.clear()
+            self._measure()
+            return
+        changed = [n for n, (old, new) in enumerate(zip(before, self._lines, strict=True)) if not _same(old, new)]
+        for place in changed:
+            self._strips.pop(place, None)
+        widest = max((line.cell_len for line in self._lines), default=0)
+        if widest != self._widest or len(changed) > self.size.height:
+            self._measure()
+            return
+        for place in changed:
+            self.refresh_line(place)
+
+    def _measure(self) -> None:
         self._widest = max((line.cell_len for line in self._lines), default=0)
         self._resized()
 
@@ -104,6 +128,7 @@ class Lines(ScrollView, can_focus=True):
         self._lines.extend(lines)
         if len(self._lines) > MOST + 1_000:
             del self._lines[:-MOST]
+            self._strips.clear()
         self._widest = max(self._widest, *(line.cell_len for line in lines))
         self._resized()
 
@@ -133,13 +158,28 @@ class Lines(ScrollView, can_focus=True):
         height = max(1, self.scrollable_content_region.height)
         self.scroll_to_region(Region(0, max(0, line - height // 3), 1, height), animate=False, x_axis=False)
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        style = self.rich_style  # the same for all lines, and dear
+        if style != self._style or len(self._strips) > DRAWN:
+            self._style = style
+            self._strips.clear()
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         left, top = self.scroll_offset
         width, place = self.size.width, top + y
-        style = self.rich_style
         if place >= len(self._lines):
-            return Strip.blank(width, style)
-        line = self._lines[place] if self._paint is None else self._paint(self._lines[place])
-        segments = line.render(self.app.console)
-        strip = Strip([Segment(s.text, style + (s.style if isinstance(s.style, Style) else Style())) for s in segments])
-        return strip.crop_extend(left, left + width, style).apply_offsets(left, place)
+            return Strip.blank(width, self._style)
+        if place not in self._strips:
+            self._strips[place] = self._drawn(self._lines[place])
+        return self._strips[place].crop_extend(left, left + width, self._style)
+
+    def _drawn(self, line: Text) -> Strip:
+        style = self._style
+        segments = (line if self._paint is None else self._paint(line)).render(self.app.console)
+        return Strip([Segment(s.text, style + s.style if isinstance(s.style, Style) else style) for s in segments])
+
+
+def _same(old: Text, new: Text) -> bool:
+    """Whether both look the same; Text's own comparison leaves its style out."""
+    return old is new or (old == new and old.style == new.style)

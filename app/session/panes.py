@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.geometry import Region
 from textual.widgets import Static
 
 from app.log_lines import log_line
@@ -46,7 +47,23 @@ class Pane(Vertical):
 
     def __init__(self, title: str, id: str, *body: Any) -> None:
         super().__init__(*body, id=id)
+        self._frame_alone = False
         self.border_title = title
+
+    def entitle(self, title: str, below: str | None = None) -> None:
+        """Write into the frame, which alone is drawn again."""
+        self._frame_alone = True
+        if title != self.border_title:
+            self.border_title = title
+        if below is not None and below != self.border_subtitle:
+            self.border_subtitle = below
+        self._frame_alone = False
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        if self._frame_alone:
+            width, height = self.outer_size
+            regions = (Region(-1, -1, width, 1), Region(-1, height - 2, width, 1))
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
 
 class KernelPane(Pane):
@@ -73,7 +90,7 @@ class KernelPane(Pane):
         self._shown, self._place = key, -1
         if filed is None:
             self._hot = []
-            self.border_title = "2 kernel"
+            self.entitle("2 kernel")
             self.body.show([Text("no attempt is chosen yet", style="dim")])
             return
         self.body.show(self._lines(filed, archive.find(other)), painted if self.view == "source" else None)
@@ -82,7 +99,7 @@ class KernelPane(Pane):
         against = {"source": "", "parent": f" against its parent {other}", "best": f" against the best, {other}"}[
             self.view
         ]
-        self.border_title = f"2 kernel: {filed.attempt.id}{against}"
+        self.entitle(f"2 kernel: {filed.attempt.id}{against}")
 
     def _lines(self, filed: Filed, other: Filed | None) -> list[Text]:
         if self.view == "source":

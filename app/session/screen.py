@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Final
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
+from textual.reactive import Reactive
+from textual.widget import Widget
 from textual.widgets import Static
 
 from app.bill import PAID
@@ -24,7 +26,7 @@ from memory.files import RunFolderError
 from memory.runs import RunFolder
 from memory.tail import Tail, event_in
 
-LOOK_EVERY: Final = 0.05
+LOOK_EVERY: Final = 0.1
 """Seconds between two looks at the run."""
 AT_ONCE: Final = 0.015
 """Seconds that one look takes at most, so that a key is never waited for long."""
@@ -35,6 +37,8 @@ WIDE: Final = (120, 30)
 class SessionScreen(Wheel):
     """Follows a run folder and shows it."""
 
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+    """As in Textual, but that the whole screen is not drawn again for it: the panes show it themselves."""
     BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
     DEFAULT_CSS = """
     SessionScreen { layers: base; }
@@ -60,7 +64,11 @@ class SessionScreen(Wheel):
         """Until the past was taken in: nobody is told of it."""
         self._zoomed = False
         self._current = PANES[0]
+        self._stamp: tuple[int, int, int] | None = None
+        """Of the log when it was read last."""
         self._drawn = (-1, "")
+        self._shown: tuple[object, ...] = ()
+        """What the panes were drawn for."""
 
     def compose(self) -> ComposeResult:
         yield Headline(id="headline", markup=False)
@@ -86,7 +94,7 @@ class SessionScreen(Wheel):
         """Take in what the run did since, and show it."""
         until, fresh = time.monotonic() + AT_ONCE, []
         try:
-            if not self._backlog:
+            if not self._backlog and self._has_grown():
                 self._backlog.extend(self._tail.lines())
             while self._backlog and time.monotonic() < until:
                 line = event_in(self._backlog.popleft())
@@ -96,15 +104,39 @@ class SessionScreen(Wheel):
             self._is_behind = self._is_behind and bool(self._backlog)
         except RunFolderError as error:
             self.notify(clean(error.message), severity="error", markup=False)
-        self.query_one(LogPane).add(fresh)
-        words = self.query_one(WordsPane)
-        while self.driver is not None and not self.driver.said.empty():
-            words.say(*self.driver.said.get())
-        self._show()
+        if fresh:
+            self.query_one(LogPane).add(fresh)
+        heard = self._listen()
+        self._show(heard)
         if self.leaving is None and self.story.successor is not None and self.story.ended is not None and self.driver:
             self.leaving = self.app.exit  # the next screen is about the run that goes on
         if self.leaving is not None and not (self.driver is not None and self.driver.is_alive):
             self.leaving()
+
+    def _has_grown(self) -> bool:
+        """Whether the log is another than the one that was read: an idle look costs one `stat`."""
+        try:
+            there = self._tail.path.stat()
+        except OSError:
+            return True  # the reading says what is wrong
+        stamp = (there.st_ino, there.st_size, there.st_mtime_ns)
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        return True
+
+    def _listen(self) -> bool:
+        """Take what models said since; whether they did."""
+        if self.driver is None or self.driver.said.empty():
+            return False
+        words = self.query_one(WordsPane)
+        while not self.driver.said.empty():
+            words.say(*self.driver.said.get())
+        return True
+
+    def on_tree_node_highlighted(self) -> None:
+        """The cursor is on another attempt: it is shown with the cursor, not at the next look."""
+        self._show()
 
     def _take(self, line: dict[str, Any]) -> None:
         self.story.take(line)
@@ -123,8 +155,14 @@ class SessionScreen(Wheel):
         elif kind == "plan_waits":
             self.notify("a approves it, r rejects it, E edits it", title="The plan waits for you", markup=False)
 
-    def _show(self) -> None:
+    def _show(self, heard: bool = False) -> None:
+        """Bring the panes up to date. Without news that is once a second: for the clock, and for a profile that came
+        after its event. heard: a model said something."""
         story, chosen = self.story, self.plan.chosen or self.story.best
+        news = (story.version, chosen, self.size, self.leaving is None, int(time.monotonic()))
+        if news == self._shown and not heard:
+            return
+        self._shown = news
         self.query_one(MoneyPane).update(story)
         self.query_one(WordsPane).update(self._quiet())
         self.query_one(KernelPane).update(story, self.archive, chosen)
@@ -135,7 +173,7 @@ class SessionScreen(Wheel):
         self._drawn = drawn
         self.plan.update(story)
         self.query_one("#headline", Headline).update(headline(story, self.size.width), layout=False)
-        self.query_one("#plan-pane", Pane).border_subtitle = brief(story.ended or story.doing, 60).replace("[", "(")
+        self.query_one("#plan-pane", Pane).entitle("1 plan", brief(story.ended or story.doing, 60).replace("[", "("))
         self._draw_tabs()
 
     def _quiet(self) -> str:
@@ -173,6 +211,8 @@ class SessionScreen(Wheel):
 
     def action_view(self) -> None:
         view = self.query_one(KernelPane).turn()
+        self._shown = ()
+        self._show()
         self.notify({"source": "source", "parent": "against its parent", "best": "against the best"}[view], timeout=2)
 
     def action_hot(self) -> None:

@@ -65,11 +65,10 @@ def diff_lines(before: Kernel | None, after: Kernel, names: tuple[str, str]) -> 
 
 
 def _numbered(number: int, row: str, note: str | None) -> Text:
-    mark = (f"{number:>{GUTTER - 2}}> ", "bold yellow") if note is not None else (f"{number:>{GUTTER - 2}}  ", "dim")
-    line = Text.assemble(mark, row)
-    if note is not None:
-        line.append(f"{NOTE}{clean(note, 200)}", style="bold yellow")
-    return line
+    """Without colours, which `painted` gives to the lines that are seen."""
+    if note is None:
+        return Text(f"{number:>{GUTTER - 2}}  {row}")
+    return Text(f"{number:>{GUTTER - 2}}> {row}{NOTE}{clean(note, 200)}")
 
 
 def _notes(profile: Profile | None, name: str) -> dict[int, str]:
@@ -90,7 +89,10 @@ def painted(line: Text) -> Text:
     """
     if line.plain[: GUTTER - 2].strip().isdigit():
         line = line.copy()
-        end = line.plain.rfind(NOTE) if line.plain[GUTTER - 2] == ">" else len(line.plain)
+        hot = line.plain[GUTTER - 2] == ">"
+        end = line.plain.rfind(NOTE) if hot else len(line.plain)
+        line.stylize("bold yellow" if hot else "dim", 0, GUTTER)
+        line.stylize("bold yellow", end)
         for found in _TOKENS.finditer(line.plain, GUTTER, end):
             line.stylize(_STYLES[str(found.lastgroup)], *found.span())
     return line
