@@ -33,7 +33,6 @@ from app.options import (
     RunName,
     RunsRoot,
     Samples,
-    State,
     StopPatience,
     WallTime,
 )
@@ -69,7 +68,15 @@ def resume(
         str | None,
         typer.Option("--executor", metavar="SPEC", help="Where kernels are judged from now on: local, or command:CMD."),
     ] = None,
-    state: State = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="URL|folder",
+            help="Keep checkpoints from now on in PostgreSQL, as postgresql://user@host/database, or in the run "
+            "folder. A password is better left to PGPASSWORD or ~/.pgpass.",
+        ),
+    ] = None,
     otel: Otel = None,
     runs: RunsRoot = RUNS,
     as_json: AsJson = False,

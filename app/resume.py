@@ -9,6 +9,7 @@ import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -31,6 +32,9 @@ from memory.lock import FolderInUse
 from memory.runs import RunFolder
 from tools.errors import WarpsmithError
 from tools.task import TaskSource
+
+IN_THE_FOLDER: Final = "folder"
+"""Takes a run's checkpoints out of a database that is gone, or was never there."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class Request:
     """What every role is told from the next iteration on."""
     executor: str | None = None
     state: str | None = None
+    """Where checkpoints are kept from now on: an address, or `IN_THE_FOLDER`."""
     otel: str | None = None
     """Where traces go; as of `app.tracing.traced`."""
 
@@ -116,7 +121,8 @@ def _go_on(run: RunFolder, request: Request, as_json: bool) -> int:
     require_usable(configuration)
     _require_local_models(configuration)
     settings = changed_settings(request, begun.settings, configuration)
-    spec, state = request.executor or begun.executor, request.state or begun.state
+    spec = request.executor or begun.executor
+    state = None if request.state == IN_THE_FOLDER else request.state or begun.state
     wanted = asked_for(settings, configuration, spec, state, request.command)
     changes = changes_between(begun.config, wanted)
     refuse_at_its_limit(run, changes)

@@ -114,6 +114,16 @@ def test_what_is_not_asked_for_stays_whatever_the_surroundings_say(
     assert Models.model_validate(after["models"]).of("coder") == ("builtin:autotune",)
 
 
+def test_checkpoints_are_taken_back_out_of_a_database_that_is_gone(run: RunFolder, judge: StubExecutor) -> None:
+    nowhere = "postgresql://nobody@127.0.0.1:1/none"
+    with pytest.raises(InfrastructureError, match="nobody"):
+        resume_run(asked(run, iterations=3, state=nowhere), as_json=True)
+    with pytest.raises(InfrastructureError, match="nobody"):
+        resume_run(asked(run), as_json=True)
+    assert resume_run(asked(run, state="folder"), as_json=True) == 0
+    assert config_of(run)["state"] is None and (run.outcome() or {})["iterations"] == 3
+
+
 def test_another_model_plays_from_now_on(run: RunFolder, judge: StubExecutor, tmp_path: Path) -> None:
     replay = tmp_path / "said.jsonl"
     replay.write_text(json.dumps({"role": "coder", "text": "Nobody asks for this."}) + "\n")
