@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from app import cli_batch, cli_lessons, cli_models, cli_pages, cli_resume, cli_steer, export, logs
+from app import cli_batch, cli_export, cli_lessons, cli_models, cli_pages, cli_resume, cli_steer, export, logs
 from app.exits import EXIT_CODES, guarded
 from app.options import (
     LOCAL,
@@ -310,6 +310,7 @@ app.add_typer(cli_steer.app)
 app.add_typer(cli_batch.app)
 app.add_typer(cli_pages.app)
 app.add_typer(cli_models.app, name="models")
+app.add_typer(cli_export.app)
 app.add_typer(export.app)
 app.add_typer(cli_lessons.app, name="lessons")
 app.add_typer(logs.app)

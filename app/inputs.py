@@ -41,12 +41,13 @@ def overrides(settings: Sequence[str]) -> dict[str, JsonValue]:
 
 
 def kernel_at(path: Path, defines: Sequence[str] = (), flags: Sequence[str] = ()) -> Kernel:
-    """A kernel from a source file, a folder of sources, or an attempt's folder of a run (with its build settings).
+    """A kernel from a source file, a folder of sources (with its `build.json`, if it was exported), or an attempt's
+    folder of a run (with its build settings).
 
     `defines` are `NAME=VALUE`, `flags` compiler flags; both come on top of what the attempt had. Raises KernelError.
     """
     record = path / "attempt.json"
-    kernel = _attempt_kernel(record) if record.is_file() else read_kernel(path)
+    kernel = _attempt_kernel(record) if record.is_file() else _built_as(path, read_kernel(path))
     pairs = [define.partition("=") for define in defines]
     bad = next((name for name, equals, _ in pairs if not equals or not name.isidentifier()), None)
     if bad is not None:
@@ -58,6 +59,21 @@ def kernel_at(path: Path, defines: Sequence[str] = (), flags: Sequence[str] = ()
         listed = "; ".join(f"{name} = {','.join(values)}" for name, values in declared.items()) or "none"
         raise KernelError(f"{path} declares no tunable {unknown}", f"It declares: {listed}.")
     return kernel.model_copy(update={"defines": kernel.defines | added, "flags": (*kernel.flags, *flags)})
+
+
+def _built_as(path: Path, kernel: Kernel) -> Kernel:
+    """With the tunables and flags of the `build.json` beside exported sources. KernelError when that can't be read."""
+    record = path / "build.json"
+    if not record.is_file():
+        return kernel
+    try:
+        build = json.loads(record.read_text("utf-8"))
+        if "attempt" not in build:  # another tool's
+            return kernel
+        named = {"defines": build["defines"], "flags": build["flags"]}
+        return Kernel.model_validate(kernel.model_dump() | named)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise KernelError(f"{record} can't be read", "Export the kernel again, or remove the file.") from error
 
 
 def documents_at(path: Path) -> Path:

@@ -51,7 +51,7 @@ class Judged:
 
 def check_kernel(judged: Judged, as_json: bool) -> int:
     """Run the gauntlet and print the verdict; the exit code says accepted, rejected or not judged."""
-    with _waiting("judging") as tell:
+    with waiting("judging") as tell:
         raise_on_ctrl_c()
         verdict = asyncio.run(_evaluate(judged, tell))
     if as_json:
@@ -63,7 +63,7 @@ def check_kernel(judged: Judged, as_json: bool) -> int:
 
 def profile_kernel(judged: Judged, workload: str | None, as_json: bool) -> int:
     """Profile one workload and print what was found."""
-    with _waiting("profiling") as tell:
+    with waiting("profiling") as tell:
         raise_on_ctrl_c()
         profile = asyncio.run(_profile(judged, workload, tell))
     if as_json:
@@ -140,7 +140,7 @@ async def _profile(judged: Judged, workload: str | None, tell: Progress) -> Prof
 
 
 @contextmanager
-def _waiting(what: str) -> Iterator[Progress]:
+def waiting(what: str) -> Iterator[Progress]:
     """A spinner on standard error that names the stage; nothing when that is no terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
