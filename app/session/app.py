@@ -34,7 +34,7 @@ class SessionApp(App[None]):
     TITLE = "warpsmith"
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "screen.leave", "leave", show=False, priority=True)]
-    CSS = "Toast { max-width: 70; }"
+    CSS = "Toast { max-width: 70; padding: 0 1; margin-top: 0; }"
 
     def __init__(self, run: RunFolder, driver: Driver | None = None) -> None:
         super().__init__()

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label, Static
+from textual.widgets.input import Selection
 
 from app.session.lines import Lines, clean
 from app.steer_words import USAGES
@@ -25,24 +26,26 @@ _FRAME: Final = """
 
 
 class Write(ModalScreen[str | None]):
-    """One line of text, begun already. Dismissed with what was written, or None."""
+    """One line of text, begun already. What is offered after that is selected: the first letter replaces it, enter
+    takes it. Dismissed with what was written, or None."""
 
     DEFAULT_CSS = _FRAME.format(name="Write", width=76)
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "leave it")]
 
-    def __init__(self, title: str, begun: str = "", note: str = "") -> None:
+    def __init__(self, title: str, begun: str = "", note: str = "", offer: str = "") -> None:
         super().__init__()
-        self._title, self._begun, self._note = title, begun, note
+        self._title, self._begun, self._note, self._offer = title, begun, note, offer
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Label(Text(self._title, style="bold"))
-            yield Input(value=self._begun, select_on_focus=False, id="line")
+            yield Input(value=self._begun + self._offer, select_on_focus=False, id="line")
             yield Static(Text(self._note, style="dim"), id="note")
             yield Label(Text("enter does it, escape leaves it", style="dim"))
 
     def on_mount(self) -> None:
-        self.query_one(Input).cursor_position = len(self._begun)
+        self.app.clear_notifications()  # they would hide the line
+        self.query_one(Input).selection = Selection(len(self._begun), len(self._begun) + len(self._offer))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(event.value)
@@ -54,8 +57,8 @@ class Write(ModalScreen[str | None]):
 class WriteAction(Write):
     """An action as `warpsmith steer` takes it; shows how it is written."""
 
-    def __init__(self, begun: str = "") -> None:
-        super().__init__("What shall be done?", begun, usage_of(begun))
+    def __init__(self, begun: str = "", offer: str = "") -> None:
+        super().__init__("What shall be done?", begun, usage_of(begun), offer)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self.query_one("#note", Static).update(Text(usage_of(event.value), style="dim"))

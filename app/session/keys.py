@@ -9,6 +9,8 @@ from textual.binding import Binding
 
 PANES: Final = ("plan", "kernel", "verdict", "words", "money", "log")
 """In the order of their keys, from 1."""
+TITLES: Final = {"words": "models"}
+"""What a person reads where that is another word."""
 
 
 class Key(NamedTuple):
@@ -31,7 +33,10 @@ _LABELS: Final = {"question_mark": "?", "slash": "/", "colon": ":", "shift+tab":
 
 KEYS: Final[tuple[Key, ...]] = (
     Key("question_mark", "help", "help", "Look", "help"),
-    *(Key(str(n), f"pane('{name}')", f"go to the pane {name}", "Look") for n, name in enumerate(PANES, start=1)),
+    *(
+        Key(str(n), f"pane('{name}')", f"go to the pane {TITLES.get(name, name)}", "Look")
+        for n, name in enumerate(PANES, start=1)
+    ),
     Key("tab", "step(1)", "the next pane", "Look"),
     Key("shift+tab", "step(-1)", "the pane before", "Look"),
     Key("b", "best", "the best attempt", "Look"),

@@ -44,7 +44,7 @@ class Plan(Tree[Leaf]):
         self._story: Story | None = None
         self._best: str | None = None
         super().__init__("what was tried", id="plan")
-        self.show_root = False
+        self.show_root = True  # until something was tried: it says what is done meanwhile
         self.show_guides = False
         self.guide_depth = 2
         self.auto_expand = False
@@ -52,6 +52,9 @@ class Plan(Tree[Leaf]):
     def update(self, story: Story) -> None:
         """Show what came since."""
         self._story = story
+        if self.show_root:
+            self.show_root = not (story.attempts or story.ideas)
+            self.root.refresh()
         newest = None
         for tried in list(story.attempts.values())[len(self._attempts) :]:
             newest = self._add(tried, story)
@@ -129,7 +132,8 @@ class Plan(Tree[Leaf]):
         data, story = node.data, self._story
         group = node in self._groups.values()
         if story is None or data is None:
-            text = Text("from nothing" if group else "")
+            waits = "" if story is None else f"nothing was tried yet: {brief(story.ended or story.doing, 120)}"
+            text = Text("from nothing") if group else Text(waits, style="dim")
         elif isinstance(data, Idea):
             sign, colour = SIGNS[data.mark]
             text = Text.assemble(

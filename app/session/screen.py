@@ -16,7 +16,7 @@ from textual.widgets import Static
 from app.bill import PAID
 from app.session.dialogs import Help
 from app.session.driver import Driver
-from app.session.keys import PANES, bindings, footer, groups
+from app.session.keys import PANES, TITLES, bindings, footer, groups
 from app.session.lines import brief, clean
 from app.session.panes import Headline, KernelPane, LogPane, MoneyPane, Pane, VerdictPane, WordsPane, compose
 from app.session.wheel import Wheel
@@ -189,7 +189,8 @@ class SessionScreen(Wheel):
         self._draw_tabs()
 
     def _draw_tabs(self) -> None:
-        parts = [f"[{n} {name}]" if name == self._current else f" {n} {name} " for n, name in enumerate(PANES, start=1)]
+        named = enumerate(((name, TITLES.get(name, name)) for name in PANES), start=1)
+        parts = [f"[{n} {title}]" if name == self._current else f" {n} {title} " for n, (name, title) in named]
         self.query_one("#tabs", Static).update(" ".join(parts)[: self.size.width], layout=False)
 
     def action_pane(self, name: str) -> None:

@@ -53,6 +53,8 @@ class Wheel(Screen[None]):
             self.notify("The run has ended: this waits until it is resumed.", severity="warning", markup=False)
         elif not self.story.iteration:
             self.notify("Given: it takes effect once the starting kernel was judged.", markup=False)
+        elif isinstance(action, acts.EditKernel):
+            self.notify("Given: your kernel is judged when what goes on now is done.", markup=False)
 
     @property
     def chosen(self) -> str | None:
@@ -60,8 +62,8 @@ class Wheel(Screen[None]):
         return self.plan.chosen or self.story.best
 
     @work
-    async def action_write(self, begun: str) -> None:
-        written = await self.app.push_screen_wait(WriteAction(begun))
+    async def action_write(self, begun: str, offer: str = "") -> None:
+        written = await self.app.push_screen_wait(WriteAction(begun, offer))
         if written is None or not written.strip():
             return
         try:
@@ -73,11 +75,11 @@ class Wheel(Screen[None]):
 
     def action_forbid(self) -> None:
         tried = self.story.attempts.get(self.plan.chosen or "")
-        self.action_write("forbid " + (clean(tried.idea.change, 120) if tried is not None and tried.idea else ""))
+        self.action_write("forbid ", clean(tried.idea.change, 120) if tried is not None and tried.idea else "")
 
     def action_withdraw(self) -> None:
         if self.story.hints:
-            self.action_write(f"withdraw {clean(self.story.hints[-1], 4_000)}")
+            self.action_write("withdraw ", clean(self.story.hints[-1], 4_000))
         else:
             self.notify("no hint stands")
 
