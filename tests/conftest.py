@@ -19,9 +19,9 @@ os.environ["WARPSMITH_DATA"] = str(Path(tempfile.gettempdir(), f"warpsmith-tests
 # fmt: off
 MEASURES = {
     "test_broken_kernels.py", "test_cheating.py", "test_cuda_profile.py", "test_drive.py", "test_early_look.py",
-    "test_environment.py", "test_executor.py", "test_experiment.py", "test_hardware.py", "test_jobs.py",
-    "test_judge.py", "test_neighbours.py", "test_profile.py", "test_quick.py", "test_service.py", "test_tune.py",
-    "test_worker.py",
+    "test_environment.py", "test_executor.py", "test_experiment.py", "test_export_kernel.py", "test_hardware.py",
+    "test_jobs.py", "test_judge.py", "test_neighbours.py", "test_profile.py", "test_quick.py", "test_service.py",
+    "test_tune.py", "test_worker.py",
 }
 # fmt: on
 """Files most of whose tests judge kernels themselves: beside others they would wait for quiet."""
