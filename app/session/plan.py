@@ -6,6 +6,8 @@ stands at the left edge again, so that the tree stays narrow however long the ru
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich.style import Style
 from rich.text import Text
 from textual.widgets import Tree
@@ -37,7 +39,9 @@ class Plan(Tree[Leaf]):
     ICON_NODE = "▾ "
     ICON_NODE_EXPANDED = "▾ "
 
-    def __init__(self) -> None:
+    def __init__(self, on_choice: Callable[[], None]) -> None:
+        """on_choice: called when the cursor moved, so that what it is about is drawn together with it."""
+        self._on_choice = on_choice
         self._groups: dict[str, TreeNode[Leaf]] = {}
         self._attempts: dict[str, TreeNode[Leaf]] = {}
         self._ideas: dict[int, TreeNode[Leaf]] = {}
@@ -111,6 +115,11 @@ class Plan(Tree[Leaf]):
             self._ideas.pop(place).remove()
         else:
             self._ideas[place].refresh()
+
+    def watch_cursor_line(self, previous_line: int, line: int) -> None:
+        super().watch_cursor_line(previous_line, line)
+        if self.is_mounted:
+            self._on_choice()
 
     @property
     def chosen(self) -> str | None:

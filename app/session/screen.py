@@ -134,9 +134,11 @@ class SessionScreen(Wheel):
             words.say(*self.driver.said.get())
         return True
 
-    def on_tree_node_highlighted(self) -> None:
-        """The cursor is on another attempt: it is shown with the cursor, not at the next look."""
-        self._show()
+    def follow(self) -> None:
+        """The cursor is on another attempt: it is drawn with the cursor, not at the next look."""
+        chosen = self.plan.chosen or self.story.best
+        self.query_one(KernelPane).update(self.story, self.archive, chosen)
+        self.query_one(VerdictPane).update(self.story, self.archive, chosen)
 
     def _take(self, line: dict[str, Any]) -> None:
         self.story.take(line)
@@ -165,8 +167,7 @@ class SessionScreen(Wheel):
         self._shown = news
         self.query_one(MoneyPane).update(story)
         self.query_one(WordsPane).update(self._quiet())
-        self.query_one(KernelPane).update(story, self.archive, chosen)
-        self.query_one(VerdictPane).update(story, self.archive, chosen)
+        self.follow()
         drawn = (story.version, f"{self.size.width} {self.leaving is None}")
         if drawn == self._drawn:
             return
@@ -177,6 +178,8 @@ class SessionScreen(Wheel):
         self._draw_tabs()
 
     def _quiet(self) -> str:
+        if self.story.ended is not None and self.driver is None:
+            return "The run is over: what its models said is in its transcripts, not here."
         if self.driver is None:
             return "The run is in another process: what its models say is in its transcripts, not here."
         return "Nobody spoke yet. builtin:autotune says nothing; a language model's reply is shown here as it comes."

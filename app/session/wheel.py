@@ -38,7 +38,7 @@ class Wheel(Screen[None]):
         self.run, self.driver = run, driver
         self.story = Story()
         self.archive = Archive(run.path)
-        self.plan = Plan()
+        self.plan = Plan(self.follow)
         self.leaving: Callable[[], None] | None = None
         """What is done once the run that is driven here has ended."""
 
@@ -55,6 +55,10 @@ class Wheel(Screen[None]):
             self.notify("Given: it takes effect once the starting kernel was judged.", markup=False)
         elif isinstance(action, acts.EditKernel):
             self.notify("Given: your kernel is judged when what goes on now is done.", markup=False)
+
+    def follow(self) -> None:
+        """Show what the cursor is on."""
+        raise NotImplementedError
 
     @property
     def chosen(self) -> str | None:

@@ -200,7 +200,7 @@ def money_lines(story: Story, width: int, elapsed: float) -> list[Text]:
             else f"{say(amount_used)}, no limit"
         )
         lines += labelled(name, of, width)
-    if story.time_left is not None:
+    if story.time_left is not None and story.ended is None:
         lines += labelled("left", f"about {span(story.time_left)}", width)
     lines += [Text(), head("Models")]
     for role, model in story.models.items():
