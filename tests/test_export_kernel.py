@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,19 @@ from app.exporting.checks import Form
 from app.exporting.flags import HALF, flags_of, shown
 from app.exporting.flat import flattened
 from app.exporting.forms import Origin
+from app.inputs import kernel_at
 from memory.files import RunFolderError
 from memory.runs import Attempt, RunFolder
 from tools.calls_process import Calls, calls_of
+from tools.contract import Scalar, Signature, Tensor, task_header
 from tools.errors import KernelError, WarpsmithError
 from tools.records import Accepted, Interval, Kernel, StageReport, TargetName, WorkloadTiming
 from tools.targets.cpu import CpuTarget
 from tools.task import TaskSource, read_task
+from tools.torch_call import model_call
 
 TASKS = Path(__file__).parent / "tasks"
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 ACCEPTED = {"samples": 9, "baseline_seconds": 2e-3, "limit_seconds": 1e-4}
 
 
@@ -110,8 +115,8 @@ def test_bare_sources_are_judged_as_they_lie_in_the_folder(tmp_path: Path, capsy
     assert (tmp_path / "out/kernel.so").is_file()
 
 
+@needs_torch
 def test_a_kernelbench_file_is_judged_as_a_torch_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("torch")
     task = read_task(TASKS / "saxpy.py")
     run = run_of(tmp_path / "runs", task, task.start["cpp"])
     code, told = exported(capsys, run, "kernelbench", tmp_path / "out")
@@ -120,8 +125,8 @@ def test_a_kernelbench_file_is_judged_as_a_torch_kernel(tmp_path: Path, capsys: 
     assert told["files"] == ["kernel.py"]
 
 
+@needs_torch
 def test_a_package_is_judged_installed_and_tested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("torch")
     task = read_task(TASKS / "two_sizes")
     code, told = exported(capsys, run_of(tmp_path / "runs", task, task.start["cpp"]), "torch-op", tmp_path / "out")
     assert code == 0, told
@@ -158,6 +163,18 @@ inline double added(double a, double b) { return sum(a, b); }
 SUM = "#pragma once\ninline double sum(double a, double b) { return a + b; }\n"
 
 
+def linear_calls(task: TaskSource) -> Calls:
+    """What `calls_of` says of tests/tasks/normalised_linear.py, without the seconds that PyTorch takes to say it."""
+    own = ("linear.weight", "linear.bias", "norm.weight", "norm.bias", "norm.running_mean", "norm.running_var")
+    state = {name: name.replace(".", "_") for name in own}
+    held = [Tensor(name=name, dtype="float32", shape=(32,)) for name in state.values()]
+    held[0] = Tensor(name="linear_weight", dtype="float32", shape=(32, 64))
+    x, out = (Tensor(name=name, dtype="float32", shape=(512, size)) for name, size in (("x", 64), ("out", 32)))
+    signature = Signature(inputs=(x, Scalar(name="scale", ctype="float64"), *held), outputs=(out,))
+    call = model_call(signature, [64, 32], [("x", None), ("scale", None)], state)
+    return Calls(header=task_header(task.name, [signature]), calls=(call,))
+
+
 USES = """import sys
 
 import torch
@@ -165,7 +182,6 @@ from task_model import Model, get_init_inputs, get_inputs
 from linear import ModelNew as Linear
 from added import ModelNew as Added
 from k1_sum_op import run
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 torch.manual_seed(3)
 old, given = Model(*get_init_inputs()).eval(), get_inputs()
@@ -195,21 +211,22 @@ for call in (run, Added()):
     refused(call, (total, x), TypeError, "takes 3")
 refused(Added(), (total, 1.0, True), TypeError, "x is a float")
 assert "Tensor(a!) total" in str(torch.ops.k1_sum_op.run.default._schema)
-with FakeTensorMode():
-    total, count = run(torch.empty(4, 6, dtype=torch.float64), torch.empty(4, 6, dtype=torch.float64), False)
-    assert tuple(count.shape) == (1,) and count.dtype == torch.int64
+nowhere = torch.empty(4, 6, dtype=torch.float64, device="meta")
+total, count = run(nowhere, nowhere.clone(), False)
+assert total is nowhere and tuple(count.shape) == (1,) and count.dtype == torch.int64 and count.is_meta
 assert not [name for name in sys.modules if name.partition(".")[0] in ("app", "tools")], "it needs nothing of ours"
 """
 
 
+@needs_torch
 def test_exports_work_in_plain_pytorch(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     (tmp_path / "task").mkdir()
     (tmp_path / "task/reference.py").write_text(IN_PLACE)
     (tmp_path / "task/task.toml").write_text('name = "1 sum"\ninplace = ["total"]\n')
     files = {"kernel.cpp": ADDS, "part/add.h": ADD, "part/sum.h": SUM}
     run = run_of(tmp_path / "runs", read_task(tmp_path / "task"), Kernel(language="cpp", files=files))
     linear = read_task(TASKS / "normalised_linear.py")
+    _KNOWN[linear.id, "cpu"] = linear_calls(linear)
     model = run_of(tmp_path / "runs", linear, Kernel(language="cpp", files={"kernel.cpp": MODEL}))
     for made, form, out in ((run, "torch-op", "op"), (run, "kernelbench", "kb"), (model, "kernelbench", "model")):
         assert export_kernel(asked(made, form, tmp_path / out, check=False), Path("runs"), as_json=True) == 0
@@ -238,6 +255,20 @@ def test_what_is_no_accepted_kernel_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match=f"{rejected} of .* was not accepted"):
         export_kernel(asked(unaccepted, "sources", tmp_path / "b", attempt=rejected), Path("runs"), as_json=True)
     assert not (tmp_path / "b").exists()
+
+
+def test_exported_sources_are_read_with_their_settings(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cpp").write_text("// tune: WIDE = 1,2\n")
+    record = tmp_path / "build.json"
+    record.write_text('{"attempt": "a1", "defines": {"WIDE": "2"}, "flags": ["-O3"]}')
+    assert (kernel_at(tmp_path).defines, kernel_at(tmp_path, ["WIDE=1"]).defines) == ({"WIDE": "2"}, {"WIDE": "1"})
+    assert kernel_at(tmp_path, flags=["-Ofast"]).flags == ("-O3", "-Ofast")
+    record.write_text('{"name": "of another tool"}')
+    assert kernel_at(tmp_path).flags == ()
+    for damaged in ('{"attempt": "a1"', '{"attempt": "a1"}', '{"attempt": 1, "defines": 3, "flags": []}', "7"):
+        record.write_text(damaged)
+        with pytest.raises(KernelError, match=r"build\.json can't be read"):
+            kernel_at(tmp_path)
 
 
 def test_a_torch_kernel_is_its_own_file_and_no_operator(tmp_path: Path) -> None:
