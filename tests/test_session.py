@@ -294,6 +294,21 @@ def _plan_file(folder: Path) -> Path:
     return path.rename(folder / "plan.json")
 
 
+async def test_what_is_typed_replaces_the_idea_that_is_offered(run: RunFolder) -> None:
+    app = SessionApp(run)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
+        for keys in (("x", "enter"), ("x", *"ab", "enter")):
+            await pilot.press(keys[0])
+            await pilot.pause()
+            await pilot.press(*keys[1:])
+            await pilot.pause()
+        assert not any(line.plain.startswith("left") for line in app.session.query_one("#money-body", Lines).lines)
+    offered, typed = (action["idea"] for action in given(run))
+    tried = app.session.story.attempts[app.session.plan.chosen or ""]
+    assert tried.idea is not None and offered == tried.idea.change and typed == "ab"
+
+
 async def test_what_is_written_wrongly_is_explained_and_given_to_nobody(
     run: RunFolder, editor: Callable[[str], None]
 ) -> None:
