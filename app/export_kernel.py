@@ -81,6 +81,8 @@ def export_kernel(wanted: Wanted, runs: Path, as_json: bool) -> int:
         None if wanted.form == "sources" or origin.kernel.language == "torch" else calls_of(origin.task, origin.target)
     )
     files = made(wanted.form, origin, run, calls)
+    if not all((folder / name).resolve().is_relative_to(folder.resolve()) for name in files):
+        raise RunFolderError(f"{run.id} has a file that leads out of its folder", "The run folder may be damaged.")
     for name, text in files.items():
         write_atomically(folder / PurePosixPath(name), text)
     outcome = Outcome(folder.resolve(), tuple(sorted(files)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -255,6 +256,25 @@ def test_what_is_no_accepted_kernel_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match=f"{rejected} of .* was not accepted"):
         export_kernel(asked(unaccepted, "sources", tmp_path / "b", attempt=rejected), Path("runs"), as_json=True)
     assert not (tmp_path / "b").exists()
+
+
+def test_hostile_names_stay_names(tmp_path: Path) -> None:
+    task = read_task(TASKS / "saxpy.py")
+    named = task.model_copy(update={"name": "x\"\"\"\nraise SystemExit('''y"})
+    origin = Origin(named, task.start["cpp"], "run\nimport os", "a0", NVCC, "cpu")
+    calls = calls_for(task, "cpu")
+    files = forms.kernelbench(origin, calls) | forms.torch_op(origin, calls)
+    for path, text in files.items():
+        if path.endswith(".py") and "/reference/" not in path:
+            assert not [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Raise) and node.lineno < 10]
+            assert "\nimport os\n" not in text.partition("import ctypes")[0], path
+    kernel = Kernel(language="cpp", files=task.start["cpp"].files | {"../../out.h": ""})
+    run = run_of(tmp_path / "runs", task, task.start["cpp"])
+    record = run.path / "attempts/a0/attempt.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"kernel": kernel.model_dump(mode="json")}))
+    with pytest.raises(RunFolderError, match="leads out of its folder"):
+        export_kernel(asked(RunFolder(run.path), "sources", tmp_path / "a/b", check=False), Path("runs"), as_json=True)
+    assert not (tmp_path / "out.h").exists()
 
 
 def test_exported_sources_are_read_with_their_settings(tmp_path: Path) -> None:

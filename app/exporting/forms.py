@@ -40,14 +40,18 @@ class Origin:
 
     @property
     def label(self) -> str:
-        """As `softmax a7`."""
-        return f"{self.task.name} {self.attempt}"
+        """As `softmax a7`, of characters that end no comment and no text."""
+        return _plain(f"{self.task.name} {self.attempt}")
 
     @property
     def word(self) -> str:
         """The task's name as a name of Python's."""
         word = re.sub(r"\W+", "_", self.task.name, flags=re.ASCII).strip("_").lower() or "kernel"
         return f"k{word}" if word[0].isdigit() else word
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.sub(r"[^\w .,+*()-]", " ", text).split())
 
 
 def sources(origin: Origin, header: str) -> dict[str, str]:
@@ -65,11 +69,11 @@ def sources(origin: Origin, header: str) -> dict[str, str]:
     }
     native = {
         "label": origin.label,
-        "run": origin.run,
+        "run": _plain(origin.run),
         "command": " ".join(shown(origin.command)),
         "stream": ", a stream of CUDA's as the third" if kernel.language == "cuda" else "",
     }
-    readme = filled("torch.md", label=origin.label, run=origin.run) if kernel.language == "torch" else None
+    readme = filled("torch.md", label=origin.label, run=_plain(origin.run)) if kernel.language == "torch" else None
     return files | {
         "build.json": json.dumps(build, indent=2) + "\n",
         "README.md": readme or filled("sources.md", **native),
@@ -82,7 +86,7 @@ def kernelbench(origin: Origin, calls: Calls) -> dict[str, str]:
         return with_defines(origin.kernel)
     native = origin.kernel.files | {HEADER: calls.header}
     build = _build("inline.py", origin, calls, source=text_literal(flattened(native)))
-    head = f"# {origin.label} of the run {origin.run}, exported by warpsmith.\n"
+    head = f"# {origin.label} of the run {_plain(origin.run)}, exported by warpsmith.\n"
     reference = ""
     if origin.task.kind == "kernelbench":
         files = _reference_files(origin.task, 0)
@@ -111,7 +115,7 @@ def torch_op(origin: Origin, calls: Calls) -> dict[str, str]:
     named = {
         "package": package,
         "label": origin.label,
-        "run": origin.run,
+        "run": _plain(origin.run),
         "device": origin.target,
         "listed": ", ".join(f"`{item.name}`" for item in first.inputs),
     }
