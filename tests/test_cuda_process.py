@@ -93,9 +93,27 @@ def test_kernels_are_taken_in_by_number_and_take_turns(tmp_path: Path, libraries
     assert worker.closed and not worker.inbox.exists()
 
 
-def test_one_that_does_not_come_up_is_no_kernel_s_fault(tmp_path: Path, libraries: list[Path]) -> None:
-    worker = Scripted(["/bin/false"], tmp_path / "log")
+class Gone(Scripted):
+    """One whose program has ended when its plan is sent, or only later."""
+
+    before_plan: bool
+
+    def _send(self, data: bytes) -> None:
+        assert self._process is not None
+        if self.before_plan:
+            self._process.wait()
+        super()._send(data)
+
+
+@pytest.mark.parametrize("before_plan", [True, False])
+def test_one_that_does_not_come_up_is_no_kernel_s_fault(
+    tmp_path: Path, libraries: list[Path], before_plan: bool
+) -> None:
+    kind = type("Gone", (Gone,), {"before_plan": before_plan})
+    ends = ["/bin/false"] if before_plan else ["/bin/sh", "-c", "sleep 0.2; exit 1"]
+    worker = kind.__new__(kind)
     with pytest.raises(InfrastructureError, match="does not come up"):
+        worker.__init__(ends, tmp_path / "log")
         worker.load(libraries[0])
     assert worker.closed and not worker.inbox.exists()
 

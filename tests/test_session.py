@@ -70,6 +70,11 @@ async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "it") 
         await pilot.pause(0.03)
 
 
+def follows(app: SessionApp) -> bool:
+    """Whether the newest attempt is chosen."""
+    return app.session.plan.chosen == next(reversed(app.session.story.attempts), None)
+
+
 def given(run: RunFolder) -> list[dict[str, Any]]:
     """What was handed to the run, as JSON."""
     path = run.path / BOX
@@ -136,8 +141,7 @@ async def write(pilot: Pilot[Any], text: str) -> None:
 async def test_a_run_is_shown_at_any_size_and_each_pane_has_its_key(run: RunFolder, size: tuple[int, int]) -> None:
     app = SessionApp(run)
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.session.story.ended is not None)
-        await pilot.pause(0.2)
+        await until(pilot, lambda: app.session.story.ended is not None and follows(app), "following the newest")
         texts = {}
         for number, name in enumerate(PANES, start=1):
             await pilot.press(str(number))
@@ -244,7 +248,7 @@ async def test_every_key_that_acts_hands_the_run_its_action(
     """On a run that ended: what was given waits for the next process. Every action of a session is given once."""
     app = SessionApp(run)
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
+        await until(pilot, lambda: app.session.story.ended is not None and follows(app), "following the newest")
         chosen = app.session.plan.chosen
         await pilot.press("p", "f", "k")
         for key, text in (

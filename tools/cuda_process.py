@@ -7,7 +7,8 @@ import os
 import shutil
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +67,17 @@ def driver_environment(uuid: str) -> dict[str, str]:
     return {**kept, "CUDA_VISIBLE_DEVICES": uuid, "CUDA_CACHE_DISABLE": "1", "CUDA_MODULE_LOADING": "EAGER"}
 
 
+@contextmanager
+def _no_kernel_to_blame() -> Iterator[None]:
+    """A worker that ends before it holds a kernel is the machine's fault."""
+    try:
+        yield
+    except WorkerFailed as failure:
+        raise InfrastructureError(
+            f"a worker does not come up: it {failure.message}: {failure.output[-300:]}", "Run `warpsmith doctor`."
+        ) from failure
+
+
 class CudaWorker(Worker):
     """A `Worker` whose kernel runs on a GPU. Its `Call.inner` is the time between events around the kernel's work, with
     launches queued ahead; `outer` is the judge's span less the delay and the copy that it ordered itself.
@@ -106,12 +118,8 @@ class CudaWorker(Worker):
             raise
 
     def _come_up(self) -> None:
-        try:
+        with _no_kernel_to_blame():
             self._settle(self._launched)
-        except WorkerFailed as failure:  # it holds no kernel yet that could be to blame
-            raise InfrastructureError(
-                f"a worker does not come up: it {failure.message}: {failure.output[-300:]}", "Run `warpsmith doctor`."
-            ) from failure
 
     def use(self, number: int) -> None:
         """Call this one of the kernels that it has taken in from now on."""
@@ -145,7 +153,8 @@ class CudaWorker(Worker):
             wait_until_left(self._host.monitor, lambda computing: pid not in computing)
 
     def _start(self, library: Path, sandbox: Sandbox) -> None:
-        self._launched = self._spawn(library, sandbox)
+        with _no_kernel_to_blame():
+            self._launched = self._spawn(library, sandbox)
 
     def _inner_pid(self) -> int:
         """Its process as the driver numbers it, while it is not known to be up."""

@@ -47,6 +47,8 @@ class Plan(Tree[Leaf]):
         self._ideas: dict[int, TreeNode[Leaf]] = {}
         self._story: Story | None = None
         self._best: str | None = None
+        self._moves = False
+        """The cursor is to be moved once the new lines are laid out."""
         super().__init__("what was tried", id="plan")
         self.show_root = True  # until something was tried: it says what is done meanwhile
         self.show_guides = False
@@ -59,7 +61,7 @@ class Plan(Tree[Leaf]):
         if self.show_root:
             self.show_root = not (story.attempts or story.ideas)
             self.root.refresh()
-        newest = None
+        newest, known = None, next(reversed(self._attempts), None)
         for tried in list(story.attempts.values())[len(self._attempts) :]:
             newest = self._add(tried, story)
         for place, idea in enumerate(story.ideas):
@@ -68,8 +70,9 @@ class Plan(Tree[Leaf]):
         if marked != self._best:
             self._best = marked
             self._relabel()
-        if newest is not None and self._at_end():
-            self.call_after_refresh(self.move_cursor, newest)
+        if newest is not None and self._follows(known):
+            self._moves = True
+            self.call_after_refresh(self._move, newest)
 
     def _relabel(self) -> None:
         """The best or the pinned one is another."""
@@ -78,11 +81,14 @@ class Plan(Tree[Leaf]):
         self._invalidate()
         self.refresh()
 
-    def _at_end(self) -> bool:
-        """Whether the cursor is at the newest attempt or nowhere, so that it follows."""
+    def _follows(self, newest: str | None) -> bool:
+        """Whether the cursor is at what was the newest attempt, on its way there or nowhere, so that it follows."""
         data = None if self.cursor_node is None else self.cursor_node.data
-        ids = list(self._attempts)
-        return not isinstance(data, Tried) or (len(ids) > 1 and data.id in ids[-2:])
+        return self._moves or not isinstance(data, Tried) or data.id == newest
+
+    def _move(self, node: TreeNode[Leaf]) -> None:
+        self._moves = False
+        self.move_cursor(node)
 
     def _add(self, tried: Tried, story: Story) -> TreeNode[Leaf]:
         """An attempt below its parent's group. The hypothesis that it came of has no line of its own any more."""
