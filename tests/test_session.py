@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import shutil
@@ -155,6 +156,27 @@ async def test_a_run_is_shown_at_any_size_and_each_pane_has_its_key(run: RunFold
         wide = size[0] >= 120
         assert all((part in texts["plan"]) == wide for name, part in parts.items() if name not in ("plan", "verdict"))
         assert app.session.plan.chosen == list(app.session.story.attempts)[-1], "it follows the newest"
+
+
+async def test_the_cursor_follows_the_newest_attempt_until_it_is_moved(run: RunFolder) -> None:
+    app = SessionApp(run)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None and follows(app), "following the newest")
+        story, plan = app.session.story, app.session.plan
+
+        def add(*names: str) -> None:
+            last = story.attempts[next(reversed(story.attempts))]
+            story.attempts.update({name: dataclasses.replace(last, id=name, idea=None) for name in names})
+            plan.update(story)
+
+        add("a96", "a97")  # two at once
+        add("a98")  # and another before those were laid out
+        await until(pilot, lambda: plan.chosen == "a98", "following several")
+        plan.choose("a1")
+        await until(pilot, lambda: plan.chosen == "a1", "the person's choice")
+        add("a99")
+        await pilot.pause()
+        assert plan.chosen == "a1"
 
 
 async def test_it_changes_shape_with_its_terminal(run: RunFolder) -> None:
