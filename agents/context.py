@@ -49,7 +49,7 @@ class Context:
     stopping: Stopping
     scrubber: Scrubber
     on_text: OnRoleText
-    """Hears each piece of a reply as it comes; nothing of it is stored."""
+    """Hears each piece of a reply as it comes (`agents.spoken`)."""
     executor: Executor
     run: RunFolder
     attempts: Attempts

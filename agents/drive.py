@@ -39,6 +39,7 @@ from agents.patient import Patient
 from agents.secrets import Scrubber
 from agents.settings import Role, RunSettings
 from agents.shelves import LessonShelf
+from agents.spoken import Spoken
 from agents.state import Begin, State
 from agents.state_address import passwords_in
 from agents.steering import Steering
@@ -109,7 +110,8 @@ async def optimize(
                 with (
                     bound(run=run.id, task=task.name),
                     library_log(run.path / "log.jsonl", scrubber),
-                    Journal(run.path / "events.jsonl", on_event, scrubber, told) as journal,
+                    Spoken(run.path, scrubber) as spoken,
+                    Journal(run.path / "events.jsonl", spoken.ended(on_event), scrubber, told) as journal,
                 ):
                     drive = _Drive(
                         task,
@@ -122,7 +124,7 @@ async def optimize(
                         models,
                         Answered(events),
                         told,
-                        on_text or _heard_by_nobody,
+                        spoken.heard(on_text or _heard_by_nobody),
                         state_at=state,
                         changes=changes or {},
                         wishes=Wishes.of(events),

@@ -15,6 +15,7 @@
       scores.jsonl    what each attempt's hypothesis came to, once its iteration is over
       hints.jsonl     what the user told the agents, and since which iteration
       commands.jsonl  what a person did to the run (agents/steering_box.py)
+      spoken.jsonl    what models said of late, to be watched only: bounded, for its owner alone (agents/spoken.py)
       tokens.jsonl    our count of each prompt beside the provider's
       run.lock        which process writes into the folder (memory/lock.py)
 

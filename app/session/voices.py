@@ -1,0 +1,68 @@
+"""What models said of late, each speaker apart, as lines of a pane's width. Knows no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from rich.text import Text
+
+from agents.spoken import Piece
+from app.session.lines import folded
+
+SPOKEN: Final = 40_000
+"""Characters of one reply that are kept."""
+REPLIES: Final = 12
+"""That are kept."""
+
+
+@dataclass
+class _Reply:
+    speaker: str
+    text: str = ""
+    is_over: bool = False
+    _rows: list[Text] = field(default_factory=list)
+    """The whole lines of the text up to `_done`, folded at `_width`."""
+    _done: int = 0
+    _width: int = 0
+
+    def add(self, text: str) -> None:
+        self.text = self.text + text if self.text else text.lstrip()
+        if len(self.text) > SPOKEN:
+            self.text, self._width = self.text[-SPOKEN:], 0
+
+    def lines(self, width: int) -> list[Text]:
+        """Only what came since the last call is folded."""
+        if width != self._width:
+            self._rows, self._done, self._width = [], 0, width
+        whole = self.text.rfind("\n") + 1
+        if whole > self._done:
+            self._rows += folded(self.text[self._done : whole - 1], width)
+            self._done = whole
+        return [Text(self.speaker, style="bold"), *self._rows, *folded(self.text[whole:], width)]
+
+
+class Voices:
+    """The newest replies, in the order in which they began."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Grows with each piece."""
+        self._replies: list[_Reply] = []
+
+    def hear(self, pieces: Iterable[Piece]) -> None:
+        """A speaker's piece joins the reply that it is amid of, or begins another one."""
+        for piece in pieces:
+            self.version += 1
+            reply = next((r for r in reversed(self._replies) if r.speaker == piece.speaker and not r.is_over), None)
+            if reply is None and piece.text.strip():
+                reply = _Reply(piece.speaker)
+                self._replies = [*self._replies[1 - REPLIES :], reply]
+            if reply is not None:
+                reply.add(piece.text)
+                reply.is_over = piece.is_last
+
+    def lines(self, width: int) -> list[Text]:
+        """All of it, a blank line after each reply; nothing while nobody spoke."""
+        return [line for reply in self._replies for line in (*reply.lines(width), Text())]
