@@ -26,7 +26,7 @@ from app.batch_report import figures, write_summary
 from app.batch_summary import BatchSummary, TaskRow, summarize_batch
 from app.batch_tasks import batch_name, read_tasks
 from app.batch_view import Watch, print_json, watch_for
-from app.configuration import Configuration, require_usable
+from app.configuration import Configuration, model_lines, require_usable
 from app.exits import DONE, REJECTED
 from app.quantities import duration, percent, times
 from app.signals import exit_code_of, stopped_by_signals
@@ -111,10 +111,6 @@ def _new(request: BatchRequest, configuration: Configuration, console: Console) 
 
 
 def _say_models(configuration: Configuration, console: Console) -> None:
-    if not configuration.providers:
-        return
-    from app.optimize import model_lines  # brings LangGraph, which this process needs for nothing else
-
     for text in model_lines(configuration):
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from agents.batch import Plan, SharedBudget
-from agents.settings import ROLES, Budgets, Models, RunSettings
+from agents.settings import Budgets, RunSettings
 from agents.state_address import public_address
 from app.as_before import with_models_of, with_source
+from app.batch_options import TaskLimits
+from app.budgets import near_limit_of, span_of
 from app.configuration import Asked, Configuration, Sourced, configure
-from app.inputs import documents_at, lessons_at, seconds_of
+from app.inputs import documents_at, lessons_at
 from tools.errors import WarpsmithError
 from tools.records import TargetName
 
@@ -32,14 +34,7 @@ class BatchRequest:
     turn: int | None
     retries: int | None
     target: TargetName | None
-    iterations: int | None
-    patience: int | None
-    near_limit: float | None
-    """Percent; 0 switches it off."""
-    task_wall_time: str | None
-    task_device_time: str | None
-    task_dollars: float | None
-    task_tokens: int | None
+    each: TaskLimits
     wall_time: str | None
     device_time: str | None
     parallel: int | None
@@ -86,11 +81,8 @@ def configuration_of(plan: Plan, environ: Mapping[str, str], folder: Path) -> Co
 
 def _settings(request: BatchRequest, old: RunSettings, configuration: Configuration, is_new: bool) -> RunSettings:
     changes: dict[str, object] = {
-        "budgets": _own(request, old.budgets, configuration if is_new else None),
-        "models": Models(
-            **{role: configuration.roles[role].model.value for role in ROLES},
-            fallback={role: choice.fallback.value for role, choice in configuration.roles.items()},
-        ),
+        "budgets": _own(request.each, old.budgets, configuration if is_new else None),
+        "models": configuration.models,
     }
     given: dict[str, object | None] = {
         "language": None if request.target is None else "cuda" if request.target == "cuda" else "cpp",
@@ -105,25 +97,23 @@ def _settings(request: BatchRequest, old: RunSettings, configuration: Configurat
     return RunSettings.model_validate(old.model_dump() | changes)
 
 
-def _own(request: BatchRequest, old: Budgets, configuration: Configuration | None) -> Budgets:
+def _own(each: TaskLimits, old: Budgets, configuration: Configuration | None) -> Budgets:
     """Each task's budgets. configuration: where a new batch finds what the command line does not say."""
     budgets = old.model_dump()
     said = {} if configuration is None else configuration.budgets
     for name in ("iterations", "patience"):
-        given = getattr(request, name)
+        given = getattr(each, name)
         if given is not None:
             budgets[name] = given
         elif name in said:
             budgets[name] = said[name].value
-    if request.near_limit is not None:
-        if not 0 <= request.near_limit < 100:
-            raise WarpsmithError(f"--near-limit {request.near_limit:g} is not a percentage below 100")
-        budgets["near_limit"] = request.near_limit / 100 or None
+    if each.near_limit is not None:
+        budgets["near_limit"] = near_limit_of(each.near_limit)
     given = {
-        "wall_time": _seconds(request.task_wall_time, "--task-wall-time"),
-        "device_time": _seconds(request.task_device_time, "--task-device-time"),
-        "dollars": _amount(request.task_dollars, "--task-dollars"),
-        "tokens": _amount(request.task_tokens, "--task-tokens"),
+        "wall_time": span_of(each.task_wall_time, "--task-wall-time"),
+        "device_time": span_of(each.task_device_time, "--task-device-time"),
+        "dollars": _amount(each.task_dollars, "--task-dollars"),
+        "tokens": _amount(each.task_tokens, "--task-tokens"),
     }
     return Budgets.model_validate(budgets | {name: value for name, value in given.items() if value is not None})
 
@@ -136,8 +126,8 @@ def _shared(request: BatchRequest, old: SharedBudget, configuration: Configurati
     given = {
         "dollars": said["max_dollars"].value if "max_dollars" in said else None,
         "tokens": said["max_tokens"].value if "max_tokens" in said else None,
-        "device_time": _seconds(request.device_time, "--device-time"),
-        "wall_time": None if wall_time is None else _seconds(str(wall_time.value), wall_time.source),
+        "device_time": span_of(request.device_time, "--device-time"),
+        "wall_time": None if wall_time is None else span_of(str(wall_time.value), wall_time.source),
     }
     return SharedBudget.model_validate(old.model_dump() | {n: value for n, value in given.items() if value is not None})
 
@@ -164,15 +154,6 @@ def _asked_in(plan: Plan) -> Asked:
 
 def _plain(value: object) -> object:
     return str(value.absolute()) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
-
-
-def _seconds(text: str | None, source: str) -> float | None:
-    if text is None:
-        return None
-    try:
-        return seconds_of(text)
-    except ValueError as error:
-        raise WarpsmithError(f"{source}: {error}", "Give a number with s, m, h or d.") from error
 
 
 def _amount(value: float | None, source: str) -> float | None:

@@ -13,33 +13,24 @@ from app.exits import EXIT_CODES, guarded
 from app.options import (
     LOCAL,
     RUNS,
-    Analyst,
     AsJson,
-    BaseUrl,
-    Coder,
     Config,
     Debug,
-    DeviceTime,
-    DialectOption,
     Docs,
-    Fallback,
     Hints,
-    Iterations,
     LessonsFile,
     MaxDollars,
     MaxTokens,
-    Model,
-    NearLimit,
+    ModelOptions,
     Otel,
     Parallel,
     PauseAtLimit,
-    Planner,
+    RunLimits,
     RunName,
     RunsRoot,
     Samples,
     State,
-    StopPatience,
-    WallTime,
+    grouped,
     with_address,
 )
 
@@ -107,6 +98,7 @@ def version_or_help(
 
 
 @app.command(epilog=EXIT_CODES)
+@grouped
 def optimize(
     task: TaskPath,
     *,
@@ -118,23 +110,13 @@ def optimize(
         Literal["cpu", "cuda"] | None,
         typer.Option(help="Make it fast on the CPU or on a GPU [that of the starting kernel, else cpu]."),
     ] = None,
-    iterations: Iterations = None,
-    wall_time: WallTime = None,
-    device_time: DeviceTime = None,
-    patience: StopPatience = None,
-    near_limit: NearLimit = None,
+    limits: RunLimits,
     max_dollars: MaxDollars = None,
     max_tokens: MaxTokens = None,
     pause_at_limit: PauseAtLimit = None,
     parallel: Parallel = None,
     samples: Samples = None,
-    model: Model = None,
-    planner: Planner = None,
-    coder: Coder = None,
-    analyst: Analyst = None,
-    fallback: Fallback = None,
-    base_url: BaseUrl = None,
-    dialect: DialectOption = None,
+    models: ModelOptions,
     config: Config = None,
     docs: Docs = None,
     hint: Hints = None,
@@ -156,7 +138,6 @@ def optimize(
     crash or a power cut: warpsmith resume latest
     """
     with guarded(debug, as_json):
-        from app.configuration import Asked
         from app.optimize import Request, optimize_task
 
         request = Request(
@@ -164,26 +145,11 @@ def optimize(
             target=target,
             start=start,
             settings=tuple(settings or ()),
-            iterations=iterations,
-            wall_time=wall_time,
-            device_time=device_time,
-            patience=patience,
-            near_limit=near_limit,
+            limits=limits,
             parallel=parallel or 1,
             samples=samples or 1,
             pause_at_limit=bool(pause_at_limit),
-            asked=Asked(
-                model=model,
-                planner=planner,
-                coder=coder,
-                analyst=analyst,
-                fallback=tuple(fallback or ()),
-                base_url=tuple(base_url or ()),
-                dialect=tuple(dialect or ()),
-                max_dollars=max_dollars,
-                max_tokens=max_tokens,
-                config=config,
-            ),
+            asked=models.asked(config, max_dollars=max_dollars, max_tokens=max_tokens),
             docs=tuple(docs or ()),
             hints=tuple(hint or ()),
             lessons=lessons,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from app.exits import guarded
-from app.options import Analyst, BaseUrl, Coder, Config, DialectOption, Fallback, Model, Planner
+from app.options import BaseUrl, Config, DialectOption, ModelOptions, grouped
 
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
@@ -18,16 +18,11 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 @app.callback(
     epilog="Exit codes: 0 every model in use can be asked, 1 a key or an address is missing, 2 a setting can't be used."
 )
+@grouped
 def models(
     context: typer.Context,
     *,
-    model: Model = None,
-    planner: Planner = None,
-    coder: Coder = None,
-    analyst: Analyst = None,
-    fallback: Fallback = None,
-    base_url: BaseUrl = None,
-    dialect: DialectOption = None,
+    options: ModelOptions,
     config: Config = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -36,20 +31,9 @@ def models(
     if context.invoked_subcommand is not None:
         return
     with guarded(debug, as_json):
-        from app.configuration import Asked
         from app.models import list_models
 
-        asked = Asked(
-            model=model,
-            planner=planner,
-            coder=coder,
-            analyst=analyst,
-            fallback=tuple(fallback or ()),
-            base_url=tuple(base_url or ()),
-            dialect=tuple(dialect or ()),
-            config=config,
-        )
-        sys.exit(list_models(asked, as_json))
+        sys.exit(list_models(options.asked(config), as_json))
 
 
 @app.command(epilog="Exit codes: 0 a run can use it, 1 it answers but its tool calls don't work, 2 it gives no answer.")
@@ -65,8 +49,7 @@ def test(
 ) -> None:
     """Make two small requests to a model and say what works. It costs a few thousand tokens."""
     with guarded(debug, as_json):
-        from app.configuration import Asked
         from app.models import try_model
 
-        asked = Asked(base_url=tuple(base_url or ()), dialect=tuple(dialect or ()), config=config)
+        asked = ModelOptions(base_url=base_url, dialect=dialect).asked(config)
         sys.exit(try_model(spec, asked, timeout, as_json))

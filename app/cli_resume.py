@@ -10,57 +10,39 @@ import typer
 from app.exits import EXIT_CODES, guarded
 from app.options import (
     RUNS,
-    Analyst,
     AsJson,
-    BaseUrl,
-    Coder,
     Config,
     Debug,
-    DeviceTime,
-    DialectOption,
     Docs,
-    Fallback,
     Hints,
-    Iterations,
     MaxDollars,
     MaxTokens,
-    Model,
-    NearLimit,
+    ModelOptions,
     Otel,
     Parallel,
     PauseAtLimit,
-    Planner,
+    RunLimits,
     RunName,
     RunsRoot,
     Samples,
-    StopPatience,
-    WallTime,
+    grouped,
 )
 
 app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command(epilog=EXIT_CODES)
+@grouped
 def resume(
     run: RunName,
     *,
-    iterations: Iterations = None,
-    wall_time: WallTime = None,
-    device_time: DeviceTime = None,
-    patience: StopPatience = None,
-    near_limit: NearLimit = None,
+    limits: RunLimits,
     max_dollars: MaxDollars = None,
     max_tokens: MaxTokens = None,
     pause_at_limit: PauseAtLimit = None,
     parallel: Parallel = None,
     samples: Samples = None,
-    model: Model = None,
-    planner: Planner = None,
-    coder: Coder = None,
-    analyst: Analyst = None,
-    fallback: Fallback = None,
-    base_url: BaseUrl = None,
-    dialect: DialectOption = None,
+    models: ModelOptions,
     config: Config = None,
     docs: Docs = None,
     hint: Hints = None,
@@ -92,32 +74,16 @@ def resume(
     process (--pause-at-limit) goes on there.
     """
     with guarded(debug, as_json):
-        from app.configuration import Asked
         from app.resume import Request, resume_run
 
         request = Request(
             run=run,
             runs=runs,
-            iterations=iterations,
-            wall_time=wall_time,
-            device_time=device_time,
-            patience=patience,
-            near_limit=near_limit,
+            limits=limits,
             parallel=parallel,
             samples=samples,
             pause_at_limit=pause_at_limit,
-            asked=Asked(
-                model=model,
-                planner=planner,
-                coder=coder,
-                analyst=analyst,
-                fallback=tuple(fallback or ()),
-                base_url=tuple(base_url or ()),
-                dialect=tuple(dialect or ()),
-                max_dollars=max_dollars,
-                max_tokens=max_tokens,
-                config=config,
-            ),
+            asked=models.asked(config, max_dollars=max_dollars, max_tokens=max_tokens),
             docs=tuple(docs or ()),
             hints=tuple(hint or ()),
             executor=executor,

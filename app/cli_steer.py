@@ -10,21 +10,17 @@ import typer
 
 from app.exits import EXIT_CODES, guarded
 from app.options import (
-    Analyst,
-    BaseUrl,
-    Coder,
     Config,
-    DialectOption,
     Docs,
-    Fallback,
     Hints,
     LessonsFile,
     MaxDollars,
     MaxTokens,
-    Model,
+    ModelOptions,
     Otel,
-    Planner,
+    RunLimits,
     State,
+    grouped,
 )
 
 app = typer.Typer(rich_markup_mode=None)
@@ -33,6 +29,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 
 @app.command(epilog=EXIT_CODES)
+@grouped
 def session(
     task: Annotated[
         Path | None,
@@ -61,13 +58,7 @@ def session(
         typer.Option(metavar="PERCENT", help="End when within so many percent of the physical limit [5]; 0 never."),
     ] = None,
     parallel: Annotated[int, typer.Option(min=1, max=16, help="Hypotheses an iteration.")] = 1,
-    model: Model = None,
-    planner: Planner = None,
-    coder: Coder = None,
-    analyst: Analyst = None,
-    fallback: Fallback = None,
-    base_url: BaseUrl = None,
-    dialect: DialectOption = None,
+    models: ModelOptions,
     max_dollars: MaxDollars = None,
     max_tokens: MaxTokens = None,
     config: Config = None,
@@ -107,7 +98,6 @@ def session(
         if attach is not None:
             sys.exit(attach_to(attach, runs, plain=plain, as_json=as_json))
         assert task is not None
-        from app.configuration import Asked
         from app.optimize import Request
 
         request = Request(
@@ -115,23 +105,9 @@ def session(
             target=target,
             start=start,
             settings=tuple(settings or ()),
-            iterations=iterations,
-            wall_time=wall_time,
-            patience=patience,
-            near_limit=near_limit,
+            limits=RunLimits(iterations=iterations, wall_time=wall_time, patience=patience, near_limit=near_limit),
             parallel=parallel,
-            asked=Asked(
-                model=model,
-                planner=planner,
-                coder=coder,
-                analyst=analyst,
-                fallback=tuple(fallback or ()),
-                base_url=tuple(base_url or ()),
-                dialect=tuple(dialect or ()),
-                max_dollars=max_dollars,
-                max_tokens=max_tokens,
-                config=config,
-            ),
+            asked=models.asked(config, max_dollars=max_dollars, max_tokens=max_tokens),
             docs=tuple(docs or ()),
             hints=tuple(hint or ()),
             lessons=lessons,

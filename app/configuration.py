@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar, get_args
+from typing import Generic, TypeVar
 
-from agents.models.base import Dialect
 from agents.models.catalogue import Catalogue, Price
-from agents.models.connections import Connection, Connections, is_address
+from agents.models.connections import Connection, Connections
 from agents.models.spec import TAKES_REST_AS_IT_IS, parse_spec
-from agents.settings import DEFAULT_MODEL, ROLES, Role
-from app.endpoints import Endpoints, endpoints_of
+from agents.settings import DEFAULT_MODEL, ROLES, Models, Role
+from app.endpoints import Endpoints, by_provider, endpoints_of
 from app.settings_file import (
     ModelsTable,
     SettingsFile,
@@ -101,6 +100,14 @@ class Configuration:
         return Catalogue.with_prices({spec: price.value for spec, price in self.prices.items()})
 
     @property
+    def models(self) -> Models:
+        """The roles' models and those that take over, as a run's settings have them."""
+        return Models(
+            **{role: choice.model.value for role, choice in self.roles.items()},
+            fallback={role: choice.fallback.value for role, choice in self.roles.items()},
+        )
+
+    @property
     def specs(self) -> tuple[str, ...]:
         """Every model in use, each once, first the roles' own."""
         own = [self.roles[role].model.value for role in ROLES]
@@ -137,8 +144,8 @@ def configure(asked: Asked, environ: Mapping[str, str], folder: Path) -> Configu
         for spec, source in [(choice.model.value, choice.model.source), *_with_source(choice.fallback)]:
             _check_name(spec, source)
     providers = [parse_spec(choice.model.value).provider for choice in roles.values()]
-    urls = _by_provider("--base-url", asked.base_url, providers, _url)
-    dialects = _by_provider("--dialect", asked.dialect, providers, _dialect)
+    urls = by_provider("--base-url", asked.base_url, providers)
+    dialects = by_provider("--dialect", asked.dialect, providers)
     return Configuration(
         roles=roles,
         endpoints=endpoints_of(urls, dialects, environ, files, stray_file(asked.config, paths, environ)),
@@ -167,6 +174,22 @@ def require_usable(configuration: Configuration) -> None:
             f"the model `{spec}` needs a key, and {variable} is not set",
             f"Set it: export {variable}=…;{without} `warpsmith models` shows what is configured.",
         )
+
+
+def model_lines(configuration: Configuration) -> list[str]:
+    """Which models will be asked, where, and who says so; nothing for a run that asks none over a network."""
+    used = configuration.providers
+    if not used:
+        return []
+    lines = [
+        f"{role:<12}{', then '.join(choice.specs)} ({choice.model.source})"
+        for role, choice in configuration.roles.items()
+    ]
+    for name, connection in used.items():
+        if connection.base_url is not None:
+            source = configuration.endpoints.origin(name, "base_url")
+            lines.append(f"{name:<12}at {connection.base_url} ({source})")
+    return lines
 
 
 def fallbacks(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -234,43 +257,6 @@ def _check_name(spec: str, source: str) -> None:
     except WarpsmithError as error:
         where = "" if source.startswith("--") else f" (set in {source})"
         raise type(error)(f"{error.message}{where}", error.advice) from error
-
-
-def _by_provider(flag: str, texts: Iterable[str], providers: list[str], check: object) -> dict[str, str]:
-    """`[PROVIDER=]VALUE` by provider. Without a name it is `openai-chat` where a role uses that, else the only one."""
-    assert callable(check)
-    used = [name for name in dict.fromkeys(providers) if name not in TAKES_REST_AS_IT_IS]
-    found: dict[str, str] = {}
-    for text in texts:
-        head, equals, tail = text.partition("=")
-        named = bool(equals) and "/" not in head and ":" not in head
-        value = check(flag, tail if named else text)
-        if named:
-            found[head.strip()] = value
-        elif "openai-chat" in used or not used:
-            found["openai-chat"] = value
-        elif len(used) == 1:
-            found[used[0]] = value
-        else:
-            raise WarpsmithError(
-                f"{flag} {text} could be for {' or '.join(used)}", f"Say which: {flag} {used[0]}={text}"
-            )
-    return found
-
-
-def _url(flag: str, text: str) -> str:
-    if not is_address(text.strip()) or "@" in text:
-        raise WarpsmithError(
-            f"{flag} needs an address that begins with http:// or https:// and holds no password, `?` or `#`",
-            f"For instance: {flag} http://127.0.0.1:8000/v1",
-        )
-    return text.strip()
-
-
-def _dialect(flag: str, text: str) -> str:
-    if text.strip() not in get_args(Dialect):
-        raise WarpsmithError(f"{flag} {text} is no dialect", f"There are: {', '.join(get_args(Dialect))}.")
-    return text.strip()
 
 
 def _prices(files: Iterable[tuple[Path, SettingsFile]]) -> dict[str, Sourced[Price]]:

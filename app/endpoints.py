@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import SecretStr
 
-from agents.models.connections import BUILT_IN, Connection, Connections
+from agents.models.base import Dialect
+from agents.models.connections import BUILT_IN, Connection, Connections, is_address
+from agents.models.spec import TAKES_REST_AS_IT_IS
 from app.settings_file import EndpointTable, SettingsFile, SettingsFileError, describe, key_path
 from app.trust import may_read, may_send
 from tools.errors import WarpsmithError
@@ -60,6 +62,49 @@ def endpoints_of(
         {name: origins for name, (_, origins, _) in made.items()},
         {name: objection for name, (_, _, objection) in made.items() if objection is not None},
     )
+
+
+def by_provider(flag: str, texts: Iterable[str], providers: Iterable[str]) -> dict[str, str]:
+    """`[PROVIDER=]VALUE` by provider. Without a name it is `openai-chat` where a role uses that, else the only one.
+
+    providers: of the roles' models. Raises WarpsmithError.
+    """
+    used = [name for name in dict.fromkeys(providers) if name not in TAKES_REST_AS_IT_IS]
+    found: dict[str, str] = {}
+    for text in texts:
+        head, equals, tail = text.partition("=")
+        named = bool(equals) and "/" not in head and ":" not in head
+        value = _CHECKS[flag](flag, tail if named else text)
+        if named:
+            found[head.strip()] = value
+        elif "openai-chat" in used or not used:
+            found["openai-chat"] = value
+        elif len(used) == 1:
+            found[used[0]] = value
+        else:
+            raise WarpsmithError(
+                f"{flag} {text} could be for {' or '.join(used)}", f"Say which: {flag} {used[0]}={text}"
+            )
+    return found
+
+
+def _url(flag: str, text: str) -> str:
+    if not is_address(text.strip()) or "@" in text:
+        raise WarpsmithError(
+            f"{flag} needs an address that begins with http:// or https:// and holds no password, `?` or `#`",
+            f"For instance: {flag} http://127.0.0.1:8000/v1",
+        )
+    return text.strip()
+
+
+def _dialect(flag: str, text: str) -> str:
+    if text.strip() not in get_args(Dialect):
+        raise WarpsmithError(f"{flag} {text} is no dialect", f"There are: {', '.join(get_args(Dialect))}.")
+    return text.strip()
+
+
+_CHECKS = {"--base-url": _url, "--dialect": _dialect}
+"""What each flag's value must be."""
 
 
 def _endpoint(

@@ -1,12 +1,18 @@
-"""Options that several commands share."""
+"""Options that several commands share, one by one and in groups that a command gets as one record."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+
+if TYPE_CHECKING:
+    from app.configuration import Asked
 
 _BUILT_IN = "builtin:autotune"
 LOCAL = "local"
@@ -184,6 +190,76 @@ MaxDollars = Annotated[
 MaxTokens = Annotated[
     int | None, typer.Option("--max-tokens", metavar="N", help="End after N tokens of model calls, in and out.")
 ]
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """When a run is to end, as a person says it. None: nothing was said."""
+
+    iterations: Iterations = None
+    wall_time: WallTime = None
+    device_time: DeviceTime = None
+    patience: StopPatience = None
+    near_limit: NearLimit = None
+    """Percent; 0 switches it off."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which models are to be asked, and how."""
+
+    model: Model = None
+    planner: Planner = None
+    coder: Coder = None
+    analyst: Analyst = None
+    fallback: Fallback = None
+    base_url: BaseUrl = None
+    dialect: DialectOption = None
+
+    def asked(self, config: Path | None, *, max_dollars: float | None = None, max_tokens: int | None = None) -> Asked:
+        """With the settings file and the budgets that were named beside them."""
+        from app.configuration import Asked
+
+        return Asked(
+            model=self.model,
+            planner=self.planner,
+            coder=self.coder,
+            analyst=self.analyst,
+            fallback=tuple(self.fallback or ()),
+            base_url=tuple(self.base_url or ()),
+            dialect=tuple(self.dialect or ()),
+            max_dollars=max_dollars,
+            max_tokens=max_tokens,
+            config=config,
+        )
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer is to see it: each parameter that is a group becomes the options of that group."""
+    own = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {name: p.annotation for name, p in own.parameters.items() if is_dataclass(p.annotation)}
+    options: list[inspect.Parameter] = []
+    for name, parameter in own.parameters.items():
+        options += _options(groups[name]) if name in groups else [parameter]
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        command(**given)
+
+    called.__dict__["__signature__"] = own.replace(parameters=options)
+    return called
+
+
+def _options(group: type) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in fields(group)
+    ]
 
 
 def with_address(arguments: Sequence[str]) -> list[str]:

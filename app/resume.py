@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,15 +17,18 @@ from agents.models.registry import resolve
 from agents.models.spec import TAKES_REST_AS_IT_IS, parse_spec
 from agents.pausing import paused_in
 from agents.secrets import MARK
-from agents.settings import ROLES, Budgets, Models, RunSettings
+from agents.settings import RunSettings
 from agents.upgrade import upgrade
 from app.as_before import with_models_of, with_source
+from app.budgets import budgets_over
 from app.changes import as_told, changes_between, with_history
 from app.configuration import Asked, Configuration, configure, require_usable
 from app.exits import DONE
 from app.inputs import documents_at, find_run
-from app.optimize import asked_for, carry_out, judged_at, near_limit_of, span_of
+from app.optimize import carry_out, judged_at
+from app.options import RunLimits
 from app.pausing import ask_to_go_on, refuse_at_its_limit
+from app.run_config import asked_for
 from app.terminal import console_for
 from memory.files import Json, RunFolderError
 from memory.lock import FolderInUse
@@ -46,12 +49,7 @@ class Request:
     asked: Asked
     """What is said about models and their budgets."""
     command: tuple[str, ...]
-    iterations: int | None = None
-    wall_time: str | None = None
-    device_time: str | None = None
-    patience: int | None = None
-    near_limit: float | None = None
-    """Percent; 0 switches it off."""
+    limits: RunLimits = field(default_factory=RunLimits)
     parallel: int | None = None
     samples: int | None = None
     pause_at_limit: bool | None = None
@@ -178,25 +176,11 @@ def _lift(run: RunFolder, request: Request, as_json: bool) -> bool:
 
 def changed_settings(request: Request, before: RunSettings, configuration: Configuration) -> RunSettings:
     """The run's settings with what is asked otherwise. Raises WarpsmithError."""
-    said: dict[str, object] = {
-        "iterations": request.iterations,
-        "patience": request.patience,
-        "dollars": request.asked.max_dollars,
-        "tokens": request.asked.max_tokens,
-        "wall_time": None if request.wall_time is None else span_of(request.wall_time, "--wall-time"),
-        "device_time": None if request.device_time is None else span_of(request.device_time, "--device-time"),
-    }
-    budgets = before.budgets.model_dump() | {name: value for name, value in said.items() if value is not None}
-    if request.near_limit is not None:
-        budgets["near_limit"] = near_limit_of(request.near_limit)
     documents = [*before.documents, *(str(documents_at(path)) for path in request.docs)]
     return before.model_copy(
         update={
-            "budgets": Budgets.model_validate(budgets),
-            "models": Models(
-                **{role: configuration.roles[role].model.value for role in ROLES},
-                fallback={role: choice.fallback.value for role, choice in configuration.roles.items()},
-            ),
+            "budgets": budgets_over(before.budgets, request.limits, request.asked),
+            "models": configuration.models,
             "parallel": request.parallel or before.parallel,
             "samples": request.samples or before.samples,
             "pause_at_limit": before.pause_at_limit if request.pause_at_limit is None else request.pause_at_limit,

@@ -28,6 +28,7 @@ from agents.batch_books import BatchEvent
 from agents.batch_queue import TASK_FIELD, BatchFolder
 from agents.batch_scores import FAST_AT, fast_p, geomean, scores
 from app.batch import find_batch, print_batch
+from app.batch_options import TaskLimits
 from app.batch_plan import BatchRequest, configuration_of, plan_for
 from app.batch_report import markdown, render, write_summary
 from app.batch_summary import summarize_batch
@@ -234,8 +235,9 @@ def test_all_examples_are_tasks() -> None:
 def request(**given: Any) -> BatchRequest:
     names = BatchRequest.__dataclass_fields__
     unset: dict[str, Any] = {
-        name: None for name in names if name not in ("paths", "asked", "docs", "runs", "command")
+        name: None for name in names if name not in ("paths", "each", "asked", "docs", "runs", "command")
     } | {"paths": (), "asked": Asked(), "docs": (), "runs": Path("runs"), "command": ()}
+    given["each"] = TaskLimits(**{name: given.pop(name) for name in TaskLimits.__dataclass_fields__ if name in given})
     return BatchRequest(**(unset | {"lessons": "none"} | given))
 
 

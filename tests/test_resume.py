@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from agents.settings import Budgets, Models, RunSettings
 from app import resume as resuming
 from app.configuration import Asked
 from app.inputs import find_run
+from app.options import RunLimits
 from app.resume import Request, resume_run
 from memory.files import RunFolderError
 from memory.lock import LOCK_NAME
@@ -69,7 +70,9 @@ def begin(root: Path, settings: RunSettings, **more: Any) -> RunFolder:
 
 
 def asked(run: RunFolder, **more: Any) -> Request:
-    request = Request(run=str(run.path), runs=run.path.parent, asked=Asked(), command=("warpsmith", "resume"))
+    limits = RunLimits(**{field.name: more.pop(field.name) for field in fields(RunLimits) if field.name in more})
+    command = ("warpsmith", "resume")
+    request = Request(run=str(run.path), runs=run.path.parent, asked=Asked(), command=command, limits=limits)
     return replace(request, **more)
 
 
