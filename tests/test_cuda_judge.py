@@ -126,6 +126,20 @@ def test_a_sanitizer_that_could_not_look_is_no_acquittal() -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "said", "left"),
+    [
+        (1, "", True),
+        (0, "", True),
+        (3, "replay: kernel: cudaErrorLaunchFailure\n", False),
+        (11, "========= Error: process didn't terminate successfully\n", False),
+    ],
+)
+def test_a_kernel_that_leaves_only_when_it_is_watched_is_found(code: int, said: str, left: bool) -> None:
+    outcome = outcome_of("memcheck", finished(code, f"{said}========= ERROR SUMMARY: 0 errors\n"))
+    assert (outcome.finding is not None) == left and bool(outcome.trouble) == (not left)
+
+
+@pytest.mark.parametrize(
     ("error", "reason"),
     [
         ("CUDA_ERROR_ILLEGAL_ADDRESS", "crashed"),

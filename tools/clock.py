@@ -27,7 +27,7 @@ ROW_SECONDS = 5e-3
 LEAST_IN_A_ROW, MOST_IN_A_ROW = 4, 200
 HELD_FACTOR, HELD_SECONDS = 1.1, 2e-6
 """Of a call's own time, and added to it: the most of a call in a row that was queued before it began. Its caches are
-warmer than a single call's, and between two calls the device starts anew twice."""
+as cold as a single call's, or warmer, and between two calls the device starts anew a few times."""
 FREE_FACTOR = 2.5
 """The same of a row that is launched while it runs: launches take longer than what they launch where that is little.
 Added to it is what an allowance grants for launching."""
@@ -133,7 +133,7 @@ class Rows:
 
     calls: int
     held: float
-    """With all of them queued before the first began."""
+    """With all of them queued before the first began, and where the device can do it with cold caches."""
     free: float
     """Launched as they ran."""
 

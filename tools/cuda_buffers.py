@@ -7,8 +7,10 @@ from one timed call to the next, are made on the device: by the host they would 
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy as np
 from tools.buffers import Bytes, OutputBuffers, Value, WorkloadBuffers
 from tools.contract import Signature
 from tools.cuda_content import ContentKernels
+from tools.cuda_flush import FLUSH_FACTOR, ColdCache
 from tools.cuda_memory import DriverError, SharedBlock
 from tools.distributions import change_for
 from tools.errors import InfrastructureError
@@ -103,7 +106,7 @@ class DeviceOutputs(OutputBuffers):
         self._given = inputs
         size = self._arena.bytes.size
         self.block, self.snapshot = shared_block(size, device), shared_block(size, device)
-        self.copy_seconds = _copy_seconds(self.block, self.snapshot)
+        self.copy_seconds = _seconds_in_a_row(partial(_copy, self.block, self.snapshot), times=1)
         """Of a single copy, by events."""
 
     def poison(self, pattern_seed: int) -> None:
@@ -119,9 +122,14 @@ class DeviceOutputs(OutputBuffers):
         if self._arena.bytes.size:
             cuda.memcpy_dtoh(self._arena.bytes, (self.block if late else self.snapshot).address)
 
-    def copy_seconds_in_a_row(self) -> float:
-        """Of each of many copies, one behind the other. The outputs are left as they are, their copy is not."""
-        return _copy_seconds(self.block, self.snapshot, COPIES)
+    def copy_seconds_in_a_row(self, cold: ColdCache | None = None) -> float:
+        """Of each of many copies, one behind the other. With `cold` each is read out of the cache again, as is what a
+        kernel writes to the outputs. The outputs are left as they are, their copy is not."""
+        copy = partial(_copy, self.block, self.snapshot)
+        if cold is None:
+            return _seconds_in_a_row(copy)
+        written = min(self.block.size / cold.size, 1 / FLUSH_FACTOR)  # back, while as much is read
+        return _seconds_in_a_row(copy, cold.read) + written * _seconds_in_a_row(cold.read)
 
     def close(self) -> None:
         super().close()
@@ -144,15 +152,20 @@ def _upload(block: SharedBlock, content: Bytes) -> None:
         cuda.memcpy_htod(block.address, np.ascontiguousarray(content))
 
 
-def _copy_seconds(source: SharedBlock, target: SharedBlock, copies: int = 1) -> float:
-    """The shortest time of a few copies, or of a copy in a few rows of them."""
+def _copy(source: SharedBlock, target: SharedBlock, stream: cuda.Stream) -> None:
+    cuda.memcpy_dtod_async(target.address, source.address, source.size, stream)
+
+
+def _seconds_in_a_row(*works: Callable[[cuda.Stream], None], times: int = COPIES) -> float:
+    """The shortest time of all works, one after the other, in a few rows of them."""
     stream, begin, end = cuda.Stream(), cuda.Event(), cuda.Event()
-    best = float("inf")
+    best = math.inf
     for _ in range(5):
         begin.record(stream)
-        for _ in range(copies):
-            cuda.memcpy_dtod_async(target.address, source.address, source.size, stream)
+        for _ in range(times):
+            for work in works:
+                work(stream)
         end.record(stream)
         end.synchronize()
-        best = min(best, begin.time_till(end) * 1e-3)
-    return best / copies
+        best = min(best, float(begin.time_till(end)) * 1e-3)
+    return best / times

@@ -33,7 +33,6 @@ class ContentKernels:
         rng = np.random.default_rng(secrets.randbits(64))
         self._store = rng.integers(POISON_LOW, POISON_HIGH, _STORE * POISON_PERIOD, dtype=np.uint8)
         self._device_store = cuda.to_device(self._store)
-        self._sink = cuda.mem_alloc(256)
 
     def poison(self, seed: int, address: int, size: int) -> Bytes:
         """Fill `size` bytes at `address` with a pattern that the seed chooses, and return its period."""
@@ -48,10 +47,6 @@ class ContentKernels:
         """Scale each float from `source` into `target`, both shaped and typed as `like`."""
         self._launch(f"shrink_{like.dtype.name}", np.uint64(source), np.uint64(target), np.int64(like.size),
                      np.uint64(key))  # fmt: skip
-
-    def read_through(self, address: int, size: int) -> None:
-        """Read `size` bytes, so that the caches hold them."""
-        self._launch("read_through", np.uint64(address), np.int64(size // 16), self._sink)
 
     def _launch(self, name: str, *arguments: object) -> None:
         self._module.get_function(name)(*arguments, block=(_THREADS, 1, 1), grid=self._grid)

@@ -1,7 +1,7 @@
 """One GPU as a device of the judge: PyCUDA's primary context in this process, workers with contexts of their own.
 
 Not covered: several GPUs in one judge (`tools.targets.device_choice` says which it takes); host code of a kernel that
-falsifies the events of its own process by less than the slack of `allowance`, which only `floor_seconds` bounds.
+falsifies the events of its own process by less than `tools.clock.Rows` can tell, which only `floor_seconds` bounds.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tools.clock import Allowance
 from tools.contract import Signature
 from tools.cuda_canary import CudaYardstick
 from tools.cuda_content import ContentKernels
+from tools.cuda_flush import ColdCache
 from tools.cuda_look import CudaLook
 from tools.cuda_memory import call
 from tools.cuda_process import (
@@ -54,9 +55,6 @@ if TYPE_CHECKING:
 else:
     from tools.cuda_memory import cuda
 
-FLUSH_FACTOR = 2
-"""Bytes overwritten, and then read, before each call, in sizes of the second-level cache."""
-
 
 class CudaDevice:
     """See `tools.device.Device`."""
@@ -83,13 +81,12 @@ class CudaDevice:
         self.sandbox: Sandbox = detect()
         self.uuid = _first_uuid()
         self.monitor = _monitor(self.uuid)
-        self.host = Host(self.uuid, cuda_programs.instruments(self.target.architecture), self.sandbox, self.monitor)
-        cache = self._device.get_attribute(cuda.device_attribute.L2_CACHE_SIZE)
-        self.lasting_bytes = float(cache)
+        instruments = cuda_programs.instruments(self.target.architecture)
+        self._cold = ColdCache(str(instruments), self._device)
+        self.host = Host(self.uuid, instruments, self.sandbox, self.monitor, self._cold)
+        self.lasting_bytes = float(self._device.get_attribute(cuda.device_attribute.L2_CACHE_SIZE))
         self._stream = cuda.Stream()
-        self._flush_bytes = FLUSH_FACTOR * cache
-        self._flushed, self._clean = cuda.mem_alloc(self._flush_bytes), cuda.mem_alloc(self._flush_bytes)
-        cuda.memset_d8(self._clean, 0, self._flush_bytes)
+        self._flushed = cuda.mem_alloc(self._cold.size)
         processors = self._device.get_attribute(cuda.device_attribute.MULTIPROCESSOR_COUNT)
         self._content = ContentKernels(cuda_programs.content(self.target.architecture), processors)
         self._yardstick: CudaYardstick | None = None
@@ -154,8 +151,8 @@ class CudaDevice:
         as much: a kernel that finds the cache full of what was only written has to wait until that is written back."""
         del inputs, outputs
         call("cuCtxResetPersistingL2Cache")
-        cuda.memset_d8_async(self._flushed, secrets.randbits(8), self._flush_bytes, self._stream)
-        self._content.read_through(int(self._clean), self._flush_bytes)
+        cuda.memset_d8_async(self._flushed, secrets.randbits(8), self._cold.size, self._stream)
+        self._cold.read(self._stream)
         self._context.synchronize()
 
     def inspect(self, worker: Worker) -> None:
@@ -202,7 +199,7 @@ class CudaDevice:
         if self._entered:
             self._entered = False
             self._flushed.free()
-            self._clean.free()
+            self._cold.close()
             self._context.pop()
 
 

@@ -16,6 +16,7 @@ from tools import cuda_programs
 from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.contract import Slot
 from tools.cuda_buffers import DeviceInputs, DeviceOutputs
+from tools.cuda_flush import ColdCache
 from tools.errors import InfrastructureError
 from tools.messages import CALLS_SHIFT, LOAD, REQUEST
 from tools.nvml import Clock, Monitor
@@ -28,8 +29,8 @@ from tools.worker_limits import WorkerLimits
 DELAY, LEAST_DELAY, MOST_DELAY = 400, 250, 4000
 """Microseconds for which the device is held while a call's launches are queued: at first, and as the call shows."""
 DELAY_FACTOR = 2.5
-ROW_DELAY_FACTOR, MOST_ROW_DELAY = 1.5, 60_000
-"""As above, for all launches of a row of calls."""
+ROW_DELAY_FACTOR, ROW_DELAY, MOST_ROW_DELAY = 1.5, 12, 60_000
+"""As above, for all launches of a row of calls; added for each is what it takes to order cold caches."""
 LIMITS = WorkerLimits(memory=16 << 30)
 """The driver maps much that is not memory."""
 KERNEL = "kernel.so"
@@ -44,6 +45,8 @@ class Host:
     instruments: Path
     sandbox: Sandbox
     monitor: Monitor | None
+    cold: ColdCache | None = None
+    """As workers have one of their own; None where no rows of calls are asked for."""
 
 
 def wait_until_left(monitor: Monitor, left: Callable[[frozenset[int]], bool]) -> None:
@@ -192,13 +195,22 @@ class CudaWorker(Worker):
         host = [each.read_only_fd for each in self._buffers]
         plan = json.dumps({"device": 0, "workloads": workloads, "descriptors": [*shared, *host]}).encode()
         instruments = self._host.instruments
+        restraint = (cuda_programs.restraint(),) if self._host.sandbox.seccomp else ()
         return Launch(
             command=(
                 *(str(cuda_programs.python()), "-P", "-m", cuda_programs.WORKER),
-                *(str(requests), str(answers), str(library), str(instruments)),
+                *(str(requests), str(answers), str(library), str(instruments), *map(str, restraint)),
             ),
             policy=Confinement(
-                read_only=(package, *folders, cuda_programs.python_home(), library.parent, instruments, Path("/sys")),
+                read_only=(
+                    package,
+                    *folders,
+                    cuda_programs.python_home(),
+                    library.parent,
+                    instruments,
+                    *restraint,
+                    Path("/sys"),
+                ),
                 devices=device_files(),
                 open_files=1024,
                 proc=True,
@@ -215,10 +227,11 @@ class CudaWorker(Worker):
         )
 
     def row(self, workload: int, calls: int, timeout: float, *, held: bool) -> tuple[float, bool] | None:
-        delay = min(round(ROW_DELAY_FACTOR * calls * self._launching[workload]), MOST_ROW_DELAY) if held else 0
-        output = self.outputs[workload]
-        assert isinstance(output, DeviceOutputs)
-        copies = (calls + 2) * output.copy_seconds_in_a_row()
+        launching = calls * (ROW_DELAY_FACTOR * self._launching[workload] + ROW_DELAY)
+        delay = min(round(launching), MOST_ROW_DELAY) if held else 0
+        output, cold = self.outputs[workload], self._host.cold
+        assert isinstance(output, DeviceOutputs) and cold is not None
+        copies = 2 * output.copy_seconds_in_a_row() + calls * output.copy_seconds_in_a_row(cold if held else None)
         self._row = (calls, delay)
         try:
             outer = self._ask(workload, timeout + calls * 1e-3, True).outer

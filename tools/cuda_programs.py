@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tools.cache import NATIVE, stored
+from tools.cache import NATIVE, native_binary, stored
 from tools.errors import InfrastructureError
 from tools.eviction import MAKING
 from tools.process import run_command
@@ -17,7 +17,7 @@ from tools.targets.cuda_toolkit import find_toolkit
 from tools.toolchain import find_compiler
 
 WORKER = "tools.cuda_worker"
-_WORKER_FILES = ("__init__.py", "cuda_worker.py", "cuda_memory.py", "messages.py")
+_WORKER_FILES = ("__init__.py", "cuda_worker.py", "cuda_flush.py", "cuda_memory.py", "messages.py")
 _PACKAGES = ("numpy", "pycuda", "pytools", "platformdirs", "siphash24", "typing_extensions")
 """What a worker imports, or PyCUDA does."""
 _BUILD_SECONDS = 180.0
@@ -31,6 +31,11 @@ def instruments(architecture: str) -> Path:
 def content(architecture: str) -> Path:
     """The cubin of `native/gpu_content.cu`."""
     return _cubin("gpu_content", architecture)
+
+
+def restraint() -> Path:
+    """The library of `native/restraint.cpp`."""
+    return native_binary("restraint", ("-shared", "-fPIC"))
 
 
 def replay() -> Path:

@@ -1,6 +1,7 @@
 """compute-sanitizer on a kernel that is replayed alone: bad accesses, races in shared memory, reads of nothing.
 
-Not covered: races in global memory, which no tool here sees; repeated runs are the defence.
+Not covered: races in global memory, which no tool here sees (repeated runs are the defence); a kernel that crashes on
+the host when it is watched, which is told as what could not be checked.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "racecheck": ("--racecheck-report", "analysis"),
     "initcheck": (),
 }
+_DIED = "didn't terminate successfully"
+"""Said of a program that a signal ended: perhaps the tool's own doing."""
 _KINDS = {"input": 0, "output": 1, "value": 2, "scalar": 3}
 _WHAT = re.compile(
     r"^=========\s+(?P<what>(?:Invalid|Uninitialized|Misaligned|Out-of-range|Error: (?:Race|Potential)|Warning: Race|"
@@ -146,6 +149,10 @@ def outcome_of(tool: str, ran: Completed) -> Outcome:
         return Outcome(tool, finding, text=text[:KEPT])
     if ran.exit_code == 0 and "replay: done" in text:
         return Outcome(tool)
+    if ran.exit_code is not None and "SUMMARY:" in text and "replay:" not in text and _DIED not in text:
+        return Outcome(
+            tool, Finding(f"it ended its process, which it does only when it is watched ({tool})", ()), text=text[:KEPT]
+        )
     last = (text.strip().splitlines() or ["nothing said"])[-1]
     return Outcome(tool, trouble=f"it ended with exit code {ran.exit_code}: {last[:200]}")
 

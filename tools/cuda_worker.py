@@ -1,6 +1,6 @@
 """The worker for CUDA kernels: loads one kernel and runs it on request. It never holds an expected value.
 
-    python -P -m tools.cuda_worker REQUESTS ANSWERS LIBRARY INSTRUMENTS
+    python -P -m tools.cuda_worker REQUESTS ANSWERS LIBRARY INSTRUMENTS [RESTRAINT]
 
 REQUESTS and ANSWERS are descriptors that speak `tools.messages`; the first thing on REQUESTS is the plan, as JSON
 behind its length. It is ready once the device is, and again when it was told to load the LIBRARY, which need not be
@@ -22,6 +22,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tools.cuda_flush import ColdCache
 from tools.cuda_memory import DriverError, SharedBlock, call, driver, error_name
 from tools.messages import CALLS_SHIFT, LOAD, MESSAGE, REQUEST, Kind, Place
 
@@ -33,6 +34,8 @@ else:
 HOLD_THREADS, HOLD_BLOCKS = 1024, 2
 """Threads of a block and blocks of a multiprocessor: all that it holds on the architectures with 2048."""
 SCRATCH_FILL = 0xA5
+RESTRAINT = 5
+"""Argument that names the library by which it gives up what only a kernel would ask for; none without filters."""
 
 
 @dataclass
@@ -75,9 +78,11 @@ class Worker:
     def __init__(self, plan: dict[str, Any], instruments: str, reporter: Reporter) -> None:
         self._reporter = reporter
         cuda.init()
-        device = cuda.Device(plan["device"])
+        self._device = device = cuda.Device(plan["device"])
         self._context = device.retain_primary_context()
         self._context.push()
+        self._instruments = instruments
+        self._cold: ColdCache | None = None
         self._hold = cuda.module_from_file(instruments).get_function("hold").prepare("Q")
         self._grid = (HOLD_BLOCKS * device.get_attribute(cuda.device_attribute.MULTIPROCESSOR_COUNT), 1)
         self._stream = cuda.Stream()
@@ -129,7 +134,8 @@ class Worker:
 
     def row(self, number: int, delay: int, calls: int) -> tuple[int, int, int]:
         """So many calls in the order of the stream, each over what the outputs held before, and the copy of one that is
-        drawn: what takes place is for the judge's clock. As `run`, without events."""
+        drawn: what takes place is for the judge's clock. As `run`, without events; with cold caches where the device is
+        held."""
         workload, arguments = self._ready(number)
         outputs, size = workload.outputs.address, workload.outputs.size
         if workload.before is None:
@@ -137,6 +143,9 @@ class Worker:
         scratch = self._scratch(workload, arguments)
         cuda.memcpy_dtod(workload.before, outputs, size)
         self._context.synchronize()
+        if delay and self._cold is None:
+            self._cold = ColdCache(self._instruments, self._device)
+            self._context.synchronize()
         kept = int.from_bytes(os.urandom(4)) % calls
         start = time.perf_counter_ns()
         if delay:
@@ -144,6 +153,8 @@ class Worker:
         launching = time.perf_counter_ns()
         for index in range(calls):
             cuda.memcpy_dtod_async(outputs, workload.before, size, self._stream)
+            if delay and self._cold is not None:
+                self._cold.read(self._stream)
             self._solve(arguments, scratch, self._stream.handle)
             if index == kept:
                 cuda.memcpy_dtod_async(workload.snapshot.address, outputs, size, self._stream)
@@ -208,6 +219,8 @@ def main() -> None:
     except (cuda.Error, DriverError) as error:
         print(f"worker: {error}", file=sys.stderr, flush=True)
         reporter.fail(Kind.NOT_CONFINED, str(error))
+    if len(sys.argv) > RESTRAINT and ctypes.CDLL(sys.argv[RESTRAINT]).restrain() != 0:
+        reporter.fail(Kind.NOT_CONFINED, "the system takes no filter of its calls")
     reporter.send(0, Kind.READY)
     while True:
         nonce, workload, order = REQUEST.unpack(_read(requests, REQUEST.size))

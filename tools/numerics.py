@@ -119,6 +119,24 @@ def compare(
     return Check(ok=True, worst=worst)
 
 
+def share_of_granted(actual: Arrays, expected64: Arrays, policy: Policy) -> float | None:
+    """The largest error as a share of FLOOR x scale, which `compare` grants whatever the baseline's own error is; None
+    where that can't be said at once: of other types than float32 and float64."""
+    worst = 0.0
+    for name, oracle in expected64.items():
+        value = np.asarray(actual[name])
+        if oracle.size == 0:
+            continue
+        if value.dtype not in (np.float32, np.float64) or value.shape != oracle.shape:
+            return None
+        floor = granted(value.dtype, policy)
+        share = instruments().share_of_floor(value, oracle, Slices(oracle.shape).length, floor, QUIET)
+        if share is None:
+            return None
+        worst = max(worst, share)
+    return worst
+
+
 @dataclass(frozen=True)
 class _Output:
     """Everything that is known of one output, all of one shape."""

@@ -14,7 +14,7 @@ from tools.significance import Pairs, median_half_width
 WARM_UP_SECONDS = 0.05
 """Warm-up rounds end once they took this long; the first of them always runs."""
 WARM_UP_ROUNDS = 3
-CHECKED_SHARE = 0.5
+CHECKED_SHARE = 0.3
 """Seconds of checking allowed for each second of timing."""
 LEAST_CHECKED = 3
 SURE, LOOKS = 24, 8
