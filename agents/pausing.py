@@ -5,6 +5,8 @@ While one waits it holds its folder's lock, and there are two files in the folde
     paused.json   who waits, why, and since when
     lift.json     left by another process: what is asked for otherwise now; the one that waits takes it away
 
+A run heeds limits that are given as to any other run too (`agents.steering_limits`).
+
 Nothing is lost when the one that waits is killed: it had ended in order before, and goes on as any other that ended.
 """
 
@@ -26,7 +28,7 @@ from memory.files import Json, RunFolderError, as_json, write_atomically
 from memory.lock import hold
 
 PAUSED_NAME, LIFT_NAME = "paused.json", "lift.json"
-LOOK_EVERY: Final = 1.0
+LOOK_EVERY: Final = 0.2
 """Seconds between two looks at the folder."""
 _ANSWER_EVERY: Final = 0.1
 """Seconds between two looks of the process that asks."""
@@ -55,9 +57,16 @@ def waiting(folder: Path, reason: StopReason) -> Iterator[None]:
         forget(folder)
 
 
-async def lifted(folder: Path, given_up: Callable[[], object]) -> Json | None:
-    """What another process asks for, once one does; None when `given_up` or the folder is gone."""
+async def lifted(
+    folder: Path, given_up: Callable[[], object], look: Callable[[], Json | None] = lambda: None
+) -> Json | None:
+    """What another process asks for, once one does; None when `given_up` or the folder is gone.
+
+    look: what was asked for in another way than by `lift`, in the same form.
+    """
     while not given_up() and (folder / PAUSED_NAME).exists():
+        if (given := look()) is not None:
+            return given
         with suppress(OSError, ValueError):
             text = (folder / LIFT_NAME).read_text(encoding="utf-8")
             (folder / LIFT_NAME).unlink()

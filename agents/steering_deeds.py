@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from agents import steering_actions as acts
-from agents.settings import Budgets, RunSettings
+from agents.settings import RunSettings
 from agents.steering_actions import Action, Command, EditKernel
 from agents.steering_fork import fork_run
+from agents.steering_limits import about_limits, with_limits
 from tools.errors import KernelError, WarpsmithError
 from tools.records import ENTRY_FILE, Kernel
 
@@ -121,18 +122,10 @@ def _model(steering: Steering, _command: Command, action: acts.UseModel) -> Abou
 def _budget(steering: Steering, _command: Command, action: acts.SetBudget) -> About:
     context = steering.context
     old = context.settings.budgets
-    unknown = next((name for name in action.limits if name not in Budgets.model_fields), None)
-    if unknown is not None:
-        raise WarpsmithError(f"there is no limit {unknown}", f"There are: {', '.join(Budgets.model_fields)}.")
-    try:
-        budgets = Budgets.model_validate(old.model_dump() | action.limits)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise WarpsmithError(f"{first['loc'][0]} can't be {first['input']}: {first['msg']}") from error
+    budgets = with_limits(old, action.limits)
     change_settings(context, context.settings.model_copy(update={"budgets": budgets}))
     context.purse.limit(budgets.dollars, budgets.tokens)
-    changed = {name: getattr(budgets, name) for name in action.limits}
-    return {"limits": changed, "before": {name: getattr(old, name) for name in action.limits}}
+    return about_limits(old, budgets, action)
 
 
 def _policy(steering: Steering, command: Command, action: acts.SetPolicy) -> About:

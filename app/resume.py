@@ -27,7 +27,7 @@ from app.exits import DONE
 from app.inputs import documents_at, find_run
 from app.optimize import carry_out, judged_at
 from app.options import RunLimits
-from app.pausing import ask_to_go_on, refuse_at_its_limit
+from app.pausing import ask_to_go_on, refuse_at_its_limit, say_whether_it_ends_at_once
 from app.run_config import asked_for
 from app.terminal import console_for
 from memory.files import Json, RunFolderError
@@ -123,7 +123,8 @@ def _go_on(run: RunFolder, request: Request, as_json: bool) -> int:
     state = None if request.state == IN_THE_FOLDER else request.state or begun.state
     wanted = asked_for(settings, configuration, spec, state, request.command)
     changes = changes_between(begun.config, wanted)
-    refuse_at_its_limit(run, changes)
+    refuse_at_its_limit(run, settings)
+    say_whether_it_ends_at_once(run, settings)
     executor = judged_at(spec, configuration)
     run.write_config(with_history(begun.config, wanted, changes))
     return carry_out(
@@ -158,7 +159,8 @@ def _lift(run: RunFolder, request: Request, as_json: bool) -> bool:
     wanted: Json = {name: begun.config.get(name) for name in ("version", "executor", "state", "endpoints")}
     wanted |= {"command": list(request.command), "settings": settings.model_dump(mode="json")}
     changes = changes_between(begun.config, wanted)
-    refuse_at_its_limit(run, changes)
+    refuse_at_its_limit(run, settings)
+    say_whether_it_ends_at_once(run, settings)
     paused = ask_to_go_on(run, wanted, request.hints)
     if paused is None:
         return False

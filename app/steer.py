@@ -6,10 +6,13 @@ import json
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
+from agents.pausing import paused_in
 from agents.steering_actions import Action, Command
 from agents.steering_box import give
+from agents.steering_limits import HEEDED_AT_A_LIMIT
 from app.exits import DONE, FAILED, REJECTED, say_error
 from app.plain import printable
 from app.steer_words import in_words
@@ -35,16 +38,28 @@ def steer(run: RunFolder, action: Action, *, patience: float | None, as_json: bo
         command = give(run.path, action)
         at_work = tail.is_written() is not False
         told = _answer(tail, command, patience) if at_work and patience != 0 else None
+    at_limit = at_work and _waits_at_a_limit(run.path, command)
     if as_json:
         print(json.dumps(told or {"event": "given", "id": command.id, "at_work": at_work}))
     elif told is None:
-        waits = "its process will heed it" if at_work else "no process works on it: `warpsmith resume` will heed it"
-        print(f"given to {run.id}; {waits}")
+        print(f"given to {run.id}; {_when(run, at_work, at_limit)}")
     else:
         _print(told)
     if told is None:
-        return DONE if patience == 0 or not at_work else FAILED
+        return DONE if patience == 0 or not at_work or at_limit else FAILED
     return REJECTED if told["event"] == "steer_refused" else DONE
+
+
+def _when(run: RunFolder, at_work: bool, at_limit: bool) -> str:
+    """When what was given is heeded, in words."""
+    if at_limit:
+        return f"it waits at a limit, and heeds it once that is larger: warpsmith steer {run.id} budget NAME=VALUE"
+    return "its process will heed it" if at_work else "no process works on it: `warpsmith resume` will heed it"
+
+
+def _waits_at_a_limit(folder: Path, command: Command) -> bool:
+    """Whether the run's process waits, and heeds such a command only when it waits no longer."""
+    return not isinstance(command.action, HEEDED_AT_A_LIMIT) and paused_in(folder) is not None
 
 
 def _print(told: Json) -> None:
@@ -64,15 +79,16 @@ def _answer(
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> Json | None:
-    """What the run's process told of a command; None when the patience is over, or the process gone before."""
+    """What the run's process told of a command; None when the patience is over, and when the process is gone before or
+    waits at a limit."""
     until = None if patience is None else now() + patience
     while True:
-        is_written = tail.is_written()
+        at_limit, is_written = _waits_at_a_limit(tail.path.parent, command), tail.is_written()
         for line in tail.lines():
             told = event_in(line)
             if told is not None and told["event"] in ANSWERS and told.get("id") == command.id:
                 return told
-        if is_written is False or (until is not None and now() >= until):
+        if at_limit or is_written is False or (until is not None and now() >= until):
             return None
         sleep(LOOK_EVERY)
 

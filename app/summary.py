@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
@@ -10,15 +11,18 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from agents.limits import STOP_WORDS, StopReason
 from agents.pausing import paused_in
 from app.go_on import RAISES, how_to_go_on
+from app.serve.waiting import waits_for
 from app.spending import Spending, spending_of
 from memory.files import RunFolderError
 from memory.runs import Attempt, RunFolder
+from memory.tail import is_held
 from tools.records import Accepted, Interval, Verdict, weighted_geomean
 
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 
-RunState: TypeAlias = Literal["ended", "paused", "open"]
-"""`open`: it still runs, or it was killed; what it measured is kept. `paused`: it waits at its limit for a person."""
+RunState: TypeAlias = Literal["ended", "paused", "open", "stopped"]
+"""`open`: a process works on it, or the file system can't tell. `stopped`: none does, and it has not ended, as after a
+kill; what it measured is kept. `paused`: it waits at its limit for a person."""
 
 
 class WorkloadRow(BaseModel):
@@ -60,6 +64,8 @@ class Summary(BaseModel):
     state: RunState
     reason: StopReason | None = None
     reason_words: str = ""
+    standing: str = ""
+    """What goes on with a run that has not ended, in words."""
     best: str | None = None
     best_change: str = ""
     measured: Literal["afresh", "in the run"] | None = None
@@ -125,16 +131,21 @@ def summarize(run: RunFolder) -> Summary:
     attempts = run.attempts()
     outcome = run.outcome() or {}
     known = next((reason for reason in STOP_WORDS if reason == outcome.get("reason")), None)
+    at_work = is_at_work(run)
+    state: RunState = "ended" if outcome else "stopped" if at_work is False else "open"
     waits = ""
-    if known in RAISES and paused_in(run.path) is not None:
-        waits = f", and the run waits for a person: {how_to_go_on(run, known)}"
+    if known is not None and known in RAISES and paused_in(run.path) is not None:
+        state = "ended" if at_work is False else "paused"
+        went = ", and the run waits for a person" if state == "paused" else "; who waited for a larger one is gone"
+        waits = f"{went}: {how_to_go_on(run, known)}"
     fields = {
         "run": run.id,
         "path": str(run.path),
         "task": task_name(run),
-        "state": "open" if not outcome else "paused" if waits else "ended",
+        "state": state,
         "reason": known,
         "reason_words": (STOP_WORDS[known] if known else "") + waits,
+        "standing": "" if outcome else _standing(run, at_work),
         "iterations": outcome.get("iterations"),
         "elapsed": outcome.get("elapsed"),
         "attempts": len(attempts),
@@ -144,6 +155,26 @@ def summarize(run: RunFolder) -> Summary:
         "spending": spending_of(run),
     }
     return Summary.model_validate(fields | _best_fields(run, attempts, outcome.get("final")))
+
+
+def is_at_work(run: RunFolder) -> bool | None:
+    """Whether a process works on the run, or waits with it; None when the file system can't tell."""
+    try:
+        with (run.path / "events.jsonl").open("rb") as file:
+            return is_held(file)
+    except OSError:
+        return False
+
+
+def _standing(run: RunFolder, at_work: bool | None) -> str:
+    waits = waits_for(run.events())
+    if at_work:
+        return waits or "a process works on it"
+    go_on = f"go on with: warpsmith resume {shlex.quote(str(run.path))}"
+    if at_work is None:
+        return f"it still runs, or it was stopped from outside; then {go_on}"
+    before = f", and before that it waited ({waits})" if waits else ""
+    return f"no process works on it any more{before}; {go_on}"
 
 
 def _best_fields(run: RunFolder, attempts: list[Attempt], final: object) -> dict[str, object]:

@@ -72,7 +72,7 @@ def plain_table(*columns: str, numeric: Sequence[str] = ()) -> Table:
 def print_summary(console: Console, summary: Summary, baseline: str) -> None:
     """The final table of a run."""
     console.print()
-    console.print(f"[bold]{escape(summary.task)}[/bold]  {_ending(summary)}")
+    console.print(f"[bold]{escape(summary.task)}[/bold]  {_ending(summary)}", soft_wrap=True)
     if summary.rows:
         console.print()
         console.print(_MEASURED[summary.measured or "in the run"], style="dim", highlight=False)
@@ -284,11 +284,11 @@ def _range(summary: Summary) -> str:
 
 
 def _ending(summary: Summary) -> str:
-    if summary.state == "open":
-        return "not ended: it still runs, or it was stopped from outside"
+    if summary.state in ("open", "stopped"):
+        return escape(f"{'not ended' if summary.state == 'open' else 'stopped'}: {summary.standing}")
     took = f" after {span(summary.elapsed)}" if summary.elapsed is not None else ""
     rounds = f", {summary.iterations} iterations" if summary.iterations is not None else ""
-    return f"{summary.state}{took}{rounds}: {summary.reason_words}"
+    return escape(f"{summary.state}{took}{rounds}: {summary.reason_words}")
 
 
 def _attempt_tally(summary: Summary) -> str:

@@ -23,7 +23,7 @@ from stub_executor import KERNEL
 from stub_run import REFERENCE
 
 from agents.pausing import LIFT_NAME, PAUSED_NAME
-from agents.settings import Budgets
+from agents.settings import Budgets, RunSettings
 from app.signals import CUTTING, FINISHING
 from app.summary import summarize
 from memory.runs import RunFolder, list_runs
@@ -214,11 +214,75 @@ def test_a_run_waits_at_its_limit_until_another_terminal_raises_it(runs_nest: st
     assert isinstance(settings, dict) and settings["pause_at_limit"] is True
 
 
+def played(nest: str, task: Path, *words: str) -> tuple[int, str]:
+    """What became of another command, and what it said."""
+    with Program(nest, task.parent, *words, name="-".join(words[:1] + words[2:])[:60].replace("/", "_")) as program:
+        return program.end(), program.text
+
+
+def test_a_limit_is_lifted_by_steering_too(runs_nest: str, task: Path) -> None:
+    with paused(runs_nest, task) as program:
+        run = only_run(task)
+        steer = ("steer", str(run.path))
+        for given, code, told in (
+            ("budget iterations=1", 1, "would end at once: the iteration limit was reached.\nGive a larger one"),
+            ("budget patience=9", 1, "budget iterations=VALUE"),
+            ("budget iterations=0", 1, "can't be 0"),
+            ("resume", 1, "waits at its limit"),
+            ("accept", 1, "waits at its limit"),
+            ("hint use wide loads", 0, "heeds it once that is larger"),
+            ("budget iterations=2 patience=none", 0, "limits: iterations 2"),
+        ):
+            ended, said = played(runs_nest, task, *steer, *given.split())
+            assert ended == code and told in said, said
+        while sum(event["event"] == "run_paused" for event in run.events()) < 2:
+            assert program.process.poll() is None, program.text
+            time.sleep(0.005)
+        assert played(runs_nest, task, *steer, "stop")[0] == 0
+        assert program.end() == 0, program.text
+    run = only_run(task)
+    resumed = [event for event in run.events() if event["event"] == "run_resumed"]
+    before = {"before": 40, "after": None}
+    assert [e["changes"] for e in resumed] == [
+        {"budgets.iterations": {"before": 1, "after": 2}, "budgets.patience": before}
+    ]
+    assert run.standing_hints() == ["use wide loads"], "what was given meanwhile was heeded"
+    assert (run.outcome() or {})["iterations"] == 2 and summarize(run).state == "ended"
+    budgets = RunSettings.model_validate(run.config()["settings"]).budgets
+    assert (budgets.iterations, budgets.patience) == (2, None)
+
+
+def test_a_limit_that_was_raised_while_nobody_waited_lets_a_run_be_resumed(runs_nest: str, task: Path) -> None:
+    words = ("optimize", str(task), "--iterations", "1", "--runs", str(task.parent / "runs"), *UNBOUNDED)
+    assert played(runs_nest, task, *words)[0] == 0
+    run = only_run(task)
+    assert played(runs_nest, task, "resume", str(run.path))[0] == 2
+    assert "will heed it" in played(runs_nest, task, "steer", str(run.path), "budget", "iterations=2")[1]
+    code, said = played(runs_nest, task, "resume", str(run.path), "--patience", "9")
+    assert code == 0, said
+    assert (only_run(task).outcome() or {})["iterations"] == 2
+    code, said = played(runs_nest, task, "resume", str(run.path), "--iterations", "1")
+    assert code == 0 and "ends at once, with a last measurement: 2 iterations are done, and the limit is 1" in said, (
+        said
+    )
+
+
+def test_a_run_that_was_stopped_says_that_it_ends_at_once(runs_nest: str, task: Path, ended: Path) -> None:
+    shutil.copytree(ended, task.parent / "runs", symlinks=True)
+    run = only_run(task)
+    (run.path / "outcome.json").unlink()
+    assert summarize(run).state == "stopped" and f"warpsmith resume {run.path}" in summarize(run).standing
+    code, said = played(runs_nest, task, "resume", str(run.path), "--iterations", "1")
+    assert code == 0 and "ends at once, with a last measurement: 1 iteration is done" in said, said
+
+
 def test_a_run_that_was_killed_while_it_waited_goes_on_where_it_is_resumed(runs_nest: str, task: Path) -> None:
     with paused(runs_nest, task) as program:
         run = only_run(task)
         program.process.kill()
     assert (run.path / PAUSED_NAME).exists()
+    code, said = played(runs_nest, task, "show", str(run.path))
+    assert code == 0 and "ended" in said and "paused" not in said and "is gone: warpsmith resume" in said, said
     words = ("--iterations", "2", "--end-at-limit")
     with Program(runs_nest, task.parent, "resume", str(run.path), *words, name="again") as again:
         assert again.end() == 0, again.text
