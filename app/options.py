@@ -263,12 +263,12 @@ def _options(group: type) -> list[inspect.Parameter]:
 
 
 def with_address(arguments: Sequence[str]) -> list[str]:
-    """The command line with `--otel` alone made into `--otel=`: only an address that follows it is its value."""
+    """The command line with `--otel` alone made into `--otel=`: its value is only what looks like an address."""
     given = list(arguments)
     for place, word in enumerate(given):
         if word == "--":
             break
         follows = given[place + 1] if place + 1 < len(given) else ""
-        if word == OTEL and not follows.startswith(("http://", "https://")):
+        if word == OTEL and "://" not in follows:
             given[place] = f"{OTEL}="
     return given

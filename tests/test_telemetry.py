@@ -336,12 +336,19 @@ def test_without_the_packages_the_command_to_get_them_is_said(monkeypatch: pytes
     assert len(warnings) == 1
 
 
+def test_what_is_no_address_of_a_collector_is_answered_with_the_schemes_that_are() -> None:
+    with pytest.raises(WarpsmithError) as caught:
+        endpoint_of("ftp://c:1", {})
+    assert "http:// or https://" in caught.value.advice
+
+
 @pytest.mark.parametrize(
     ("given", "parsed"),
     [
         (["optimize", "t.py", "--otel"], ["optimize", "t.py", "--otel="]),
         (["optimize", "--otel", "t.py"], ["optimize", "--otel=", "t.py"]),
         (["optimize", "--otel", "http://c:1", "t.py"], ["optimize", "--otel", "http://c:1", "t.py"]),
+        (["optimize", "--otel", "ftp://c:1", "t.py"], ["optimize", "--otel", "ftp://c:1", "t.py"]),
         (["optimize", "--otel=c:1", "t.py"], ["optimize", "--otel=c:1", "t.py"]),
         (["x", "--", "--otel"], ["x", "--", "--otel"]),
         ([], []),
