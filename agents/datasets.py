@@ -116,7 +116,7 @@ def export(
 
 
 def _fill(draft: Path, runs: Iterable[RunFolder], wanted: Wanted, privacy: Privacy) -> Counted:
-    counted = Counted()
+    counted = Counted(lines=Counter(dict.fromkeys(wanted.kinds, 0)))
     with ExitStack() as stack:
         files = {kind: stack.enter_context((draft / f"{kind}.jsonl").open("wb")) for kind in wanted.kinds}
         lines = _Lines(files, privacy, counted, wanted.keep_duplicates)

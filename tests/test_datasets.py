@@ -309,6 +309,8 @@ def test_the_command_takes_folders_of_runs_at_any_depth(two_runs: list[RunFolder
     found = json.loads(done.stdout)
     assert found["runs"] == 2 and set(found["lines"]) == {"rl", "sft"} and not found["unreadable"]
     assert str(root) not in (tmp_path / "set/rl.jsonl").read_text()
+    shown = command(str(root), "-o", "of-nobody", "--kind", "sft", "--model", "nobody:*", cwd=tmp_path)
+    assert shown.returncode == 1 and "sft         0 lines" in shown.stdout, "a kind without a line is counted too"
     for wrong, why in (
         (["nothing-there", "-o", "x"], "no run"),
         (["batch", "-o", "x"], "no runs in batch"),
