@@ -173,7 +173,11 @@ def torch() -> Finding:
     if find_spec("torch") is None:
         advice = "Only KernelBench files need it: pip install 'torch>=2.11' in the same environment."
         return Finding("torch", "info", "not installed", advice)
-    return Finding("torch", "ok", "installed, KernelBench files work")
+    found = "installed, KernelBench files work"
+    if shutil.which("ninja") is None:
+        advice = "Kernels that use load_inline and exports for PyTorch are built with it: put ninja on the PATH."
+        return Finding("torch", "limited", f"{found}; no ninja", advice)
+    return Finding("torch", "ok", f"{found}, with ninja")
 
 
 def models() -> Finding:

@@ -134,3 +134,17 @@ def test_the_models_in_use_and_the_keys_that_lack_are_named(monkeypatch: pytest.
     assert ready.state == "ok" and "openai:gpt-x" in ready.found and "planted" not in repr(ready)
     (tmp_path / "warpsmith.toml").write_text("[modles]\n")
     assert doctor.models().state == "limited" and "modles" in doctor.models().found
+
+
+@pytest.mark.parametrize(
+    ("torch", "ninja", "state"), [(True, True, "ok"), (True, False, "limited"), (False, True, "info")]
+)
+def test_ninja_is_named_where_pytorch_is(
+    torch: bool, ninja: bool, state: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda _: object() if torch else None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if ninja:
+        (tmp_path / "ninja").touch(0o755)
+    finding = doctor.torch()
+    assert finding.state == state and ("ninja" in finding.found) is torch
