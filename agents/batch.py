@@ -16,7 +16,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 
-from agents.limits import StopReason
+from agents.limits import Budget, StopReason
 from agents.settings import RunSettings
 from tools.task import TaskSource
 
@@ -166,6 +166,16 @@ class Refused(Record):
     device_seconds: float
 
 
+class Nearing(Record):
+    """It was told that a shared limit is nearly reached. used, limit: US dollars, tokens or seconds."""
+
+    event: Literal["nearing"] = "nearing"
+    elapsed: float
+    budget: Budget
+    used: float
+    limit: float
+
+
 class Stopped(Record):
     """The batch's process ended in order. reason: None when every task is over."""
 
@@ -174,5 +184,7 @@ class Stopped(Record):
     reason: StopReason | None
 
 
-Line: TypeAlias = Annotated[Begun | Granted | Beat | Turned | Failed | Refused | Stopped, Field(discriminator="event")]
+Line: TypeAlias = Annotated[
+    Begun | Granted | Beat | Turned | Failed | Refused | Nearing | Stopped, Field(discriminator="event")
+]
 LINE: TypeAdapter[Line] = TypeAdapter(Line)

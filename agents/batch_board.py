@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
-from agents.batch import Batch, Beat, Begun, Failed, Granted, Line, Plan, Record, Refused, Stopped, Turned
+from pydantic import Field
+
+from agents.batch import Batch, Beat, Begun, Failed, Granted, Line, Nearing, Plan, Record, Refused, Stopped, Turned
 from agents.batch_schedule import FIRST_RATE, Standing, rate_after
-from agents.limits import StopReason
+from agents.limits import Budget, StopReason
 
 Status: TypeAlias = Literal["waiting", "running", "paused", "ended", "refused", "failed"]
 """`waiting` had no turn yet; `paused` had one and may have more; `ended` for a stop reason; `refused`: the task can't
@@ -54,6 +56,8 @@ class Board(Record):
     """By key, in the order of the queue."""
     plan: Plan | None = None
     elapsed: float = 0.0
+    low: Mapping[Budget, float] = Field(default_factory=dict)
+    """What was used of each shared limit when it was told last that it is nearly reached."""
     stopped: bool = False
     """Whether the last process ended in order."""
     reason: StopReason | None = None
@@ -112,6 +116,8 @@ def _changes(board: Board, line: Line) -> dict[str, object]:
             for key, seconds in line.device.items():
                 tasks[key] = tasks[key].model_copy(update={"device_seconds": seconds})
             return {"tasks": tasks}
+        case Nearing():
+            return {"low": {**board.low, line.budget: line.used}}
         case Stopped():
             return {"stopped": True, "reason": line.reason}
         case _:

@@ -8,12 +8,12 @@ from typing import Literal, TypeAlias
 
 from pydantic import JsonValue
 
-from agents.batch import Beat, Begun, Failed, Granted, Line, Plan, Record, Refused, Stopped, Turned
+from agents.batch import Beat, Begun, Failed, Granted, Line, Nearing, Plan, Record, Refused, Stopped, Turned
 from agents.batch_board import TaskState, to_reopen
 from agents.batch_budget import Account, Pool
 from agents.batch_lines import Broke, Done
 from agents.batch_queue import BatchFolder, QueueJournal
-from agents.limits import Budget, StopReason, nearly_used, spending
+from agents.limits import NEARLY, StopReason, nearly_used, spending
 from agents.models.money import spent_so_far
 from agents.settings import Budgets
 from agents.state import NOTHING_SPENT, Spent
@@ -59,7 +59,6 @@ class Books:
         self._journal, self._on_event = journal, on_event
         self._origin = time.monotonic() - self.board.elapsed
         self._not_before: dict[str, float] = {}
-        self._told_low: set[Budget] = set()
 
     @property
     def states(self) -> list[TaskState]:
@@ -149,12 +148,12 @@ class Books:
         self.tell("stopped", reason=reason, elapsed=self.elapsed)
 
     def tell_low(self) -> None:
-        """Of each shared limit that is nearly reached, once."""
+        """Of each shared limit that is nearly reached, once; again when it was raised since."""
         dollars, tokens, device = self.pool.spent
         spent = Spent(**NOTHING_SPENT | {"dollars": dollars, "output_tokens": tokens, "device_seconds": device})
         for gauge in nearly_used(spending(spent, self.elapsed, Budgets(**self.plan.shared.model_dump()))):
-            if gauge.budget not in self._told_low:
-                self._told_low.add(gauge.budget)
+            if self.board.low.get(gauge.budget, 0.0) / gauge.limit < NEARLY:
+                self._write(Nearing(elapsed=self.elapsed, **gauge._asdict()))
                 self.tell("nearing", **gauge._asdict())
 
     def tell(self, kind: Kind, task: str | None = None, **fields: JsonValue) -> None:

@@ -24,7 +24,7 @@ from stub_batch import command, make_batch, plan
 
 from agents.batch import Begun, Granted, SharedBudget, Turned
 from agents.batch_board import Board
-from agents.batch_books import BatchEvent
+from agents.batch_books import BatchEvent, Books
 from agents.batch_budget import Account, Pool
 from agents.batch_crew import Crew
 from agents.batch_queue import QUEUE_NAME, BatchFolder
@@ -379,6 +379,27 @@ async def test_of_a_shared_limit_it_is_told_once_that_it_is_nearly_reached(nest:
     await stub_batch.run(make_batch(tmp_path, {"a": {}, "b": {}}), plan(settings=dear, tokens=1000), nest, events)
     (told,) = [event.fields for event in events if event.kind == "nearing"]
     assert told["budget"] == "tokens" and told["limit"] == 1000 and 800 <= float(str(told["used"])) < 1000
+
+
+def test_a_batch_that_is_taken_up_again_tells_of_no_limit_twice_unless_it_was_raised(tmp_path: Path) -> None:
+    folder = make_batch(tmp_path, {"a": {}})
+
+    def told(used: float, limit: float) -> list[object]:
+        """By a new process, once the batch used so many device seconds of so many."""
+        events: list[BatchEvent] = []
+        with folder.journal() as journal:
+            books = Books(folder, plan(device_time=limit), journal, events.append)
+            books.begin()
+            books.pool.used_device("a", used)
+            books.tell_low()
+            books.tell_low()
+        return [event.fields["used"] for event in events if event.kind == "nearing"]
+
+    assert told(70.0, 100.0) == []
+    assert told(80.0, 100.0) == [80.0]
+    assert told(90.0, 100.0) == []
+    assert told(90.0, 105.0) == [90.0], "80 are not nearly 105"
+    assert told(95.0, 110.0) == [], "but 90 are nearly 110"
 
 
 async def test_checkpoints_of_all_tasks_are_kept_where_the_plan_says(nest: str, tmp_path: Path) -> None:
