@@ -23,6 +23,7 @@ from textual.pilot import Pilot
 from agents.drive import optimize
 from agents.events import Event
 from agents.settings import Budgets, Models, RunSettings
+from agents.spoken import SPOKEN
 from agents.steering_actions import ACTION, ACTIONS
 from agents.steering_box import BOX, Box
 from app.configuration import Asked, configure
@@ -33,7 +34,7 @@ from app.session.archive import Archive
 from app.session.driver import Driver
 from app.session.keys import KEYS, PANES
 from app.session.lines import Lines, clean, folded
-from app.session.panes import KernelPane, LogPane, VerdictPane
+from app.session.panes import KernelPane, LogPane, Pane, VerdictPane, WordsPane
 from app.session.story import Story
 from app.session_start import EventLines, attach_to, has_screen, require_one
 from app.steer import steer
@@ -89,6 +90,10 @@ def shown(app: SessionApp) -> str:
     width, height = screen.size
     strips = screen._compositor.render_strips()
     return "\n".join(strip.text for strip in strips[:height])[: (width + 1) * height]
+
+
+def panes_seen(app: SessionApp) -> int:
+    return sum(bool(pane.region) for pane in app.session.query(Pane))
 
 
 async def stub_run(root: Path, iterations: int = 4) -> RunFolder:
@@ -149,7 +154,7 @@ async def test_a_run_is_shown_at_any_size_and_each_pane_has_its_key(run: RunFold
             await pilot.pause(0.1)
             texts[name] = shown(app)
             assert "ENDED" in texts[name]
-        parts = {"plan": "from a0", "kernel": "#include", "verdict": "change", "words": "transcripts"}
+        parts = {"plan": "from a0", "kernel": "#include", "verdict": "change", "words": "Judged."}
         parts |= {"money": "iterations", "log": "the run ended"}
         for name, part in parts.items():
             assert part in texts[name], name
@@ -186,9 +191,10 @@ async def test_it_changes_shape_with_its_terminal(run: RunFolder) -> None:
         for size, one in (((80, 24), True), ((200, 60), False), ((30, 8), True), ((160, 48), False)):
             await pilot.resize_terminal(*size)
             await pilot.pause(0.1)
-            assert app.session.has_class("-one") is one
+            assert app.session.shows_one is one and panes_seen(app) == (1 if one else len(PANES))
         await pilot.press("z")
-        assert app.session.has_class("-one")
+        await pilot.pause()
+        assert app.session.shows_one and panes_seen(app) == 1
 
 
 async def test_views_of_the_kernel_and_its_hot_lines(run: RunFolder) -> None:
@@ -489,6 +495,34 @@ async def test_an_attached_session_and_the_command_steer_one_run(
     capsys.readouterr()
     assert steer(driver.run, action_of(["pause"]), patience=None, as_json=False) == 0
     assert "will heed it" in capsys.readouterr().out
+
+
+async def test_an_attached_session_hears_two_coders_apart_as_they_speak(run: RunFolder) -> None:
+    """What another process adds to the file is shown within a look; who was there before is shown at once."""
+    (run.path / SPOKEN).write_text("")
+    app = SessionApp(run)
+    async with app.run_test(size=(160, 48)) as pilot:
+        pane = app.session.query_one(WordsPane)
+        await until(pilot, lambda: any("Nobody spoke" in line.plain for line in pane.body.lines))
+
+        async def hears(*said: tuple[int, str, bool]) -> list[str]:
+            with (run.path / SPOKEN).open("a") as file:
+                for slot, text, over in said:
+                    told = {"role": "coder", "turn": f"0003-coder-{slot}", "text": text, "over": over}
+                    file.write(json.dumps(told) + "\n")
+            before = pane.voices.version
+            await until(pilot, lambda: pane.voices.version >= before + len(said))
+            app.session.look()
+            return [line.plain for line in pane.body.lines]
+
+        await hears((0, "I unroll ", False), (1, "I \x1b[31mtile\n", False))
+        lines = await hears((0, "by four.", True), (1, "by 64.", False))
+        first, second = (lines.index(f"coder {n} of iteration 3") for n in (1, 2))
+        assert lines[first + 1] == "I unroll by four." and lines[second + 2] == "by 64."
+        assert "tile" in lines[second + 1] and "\x1b" not in lines[second + 1]
+        lines = await hears((0, "Next I try flags.", False))
+        assert lines.count("coder 1 of iteration 3") == 2, "another reply is another one"
+        assert "Next I try flags." in shown(app)
 
 
 def started(root: Path) -> Driver:

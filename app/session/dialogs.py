@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -14,6 +14,7 @@ from textual.widgets import Input, Label, Static
 from textual.widgets.input import Selection
 
 from app.session.lines import Lines, clean
+from app.session.steady import Frame
 from app.steer_words import USAGES
 
 _FRAME: Final = """
@@ -96,20 +97,33 @@ class Sure(ModalScreen[bool]):
         self.dismiss(yes)
 
 
-class Help(ModalScreen[None]):
-    """All keys and all actions."""
+class Help(Frame):
+    """All keys and all actions, over the panes while it is open. No screen of its own, since to go to another screen
+    and back costs more than all else that a key does; and not taken off the screen but moved off its edge, so that it
+    is laid out once."""
 
-    DEFAULT_CSS = _FRAME.format(name="Help", width=84) + "Help > Vertical { height: 90%; } Help Lines { height: 1fr; }"
+    DEFAULT_CSS = """
+    Help {
+        layer: over; offset: 0 -1000; width: 84; max-width: 96%; height: 90%;
+        border: round $accent; background: $background; padding: 0 1;
+    }
+    Help Lines { height: 1fr; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter", "leave", "back")]
 
-    def __init__(self, keys: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
+    def __init__(self, keys: Sequence[tuple[str, Sequence[tuple[str, str]]]], when_left: Callable[[], None]) -> None:
+        """when_left: called when the person leaves it, to give the focus to something else."""
         super().__init__()
-        self._keys = keys
+        self._keys, self._when_left = keys, when_left
+
+    @property
+    def is_modal(self) -> bool:
+        """Keys of the screen below don't count while it has the focus."""
+        return True
 
     def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Lines(id="help-body")
-            yield Label(Text("escape goes back, arrows scroll", style="dim"))
+        yield Lines(id="help-body")
+        yield Label(Text("escape goes back, arrows scroll", style="dim"))
 
     def on_mount(self) -> None:
         lines: list[Text] = []
@@ -120,9 +134,18 @@ class Help(ModalScreen[None]):
         lines.append(Text("Actions, after a colon here or in `warpsmith steer RUN …`", style="bold"))
         for usage in USAGES.values():
             lines.append(Text.assemble(f"  {usage.form}", (f"  {usage.help}", "dim")))
-        body = self.query_one("#help-body", Lines)
-        body.show(lines)
-        body.focus()
+        self.query_one(Lines).show(lines)
+
+    def open(self) -> None:
+        """From its beginning."""
+        body = self.query_one(Lines)
+        body.scroll_home(animate=False, immediate=True)
+        self.styles.offset = (0, 0)
+        self.screen.set_focus(body, scroll_visible=False)
+
+    def close(self) -> None:
+        self.styles.offset = None
 
     def action_leave(self) -> None:
-        self.dismiss(None)
+        self.close()
+        self._when_left()

@@ -16,10 +16,10 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.geometry import Region, Size
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from app.plain import printable
+from app.session.steady import Steady
 
 Paint: TypeAlias = Callable[[Text], Text]
 LONGEST: Final = 1_000
@@ -73,7 +73,7 @@ def _pieces(word: str, width: int) -> list[str]:
     return [word] if cell_len(word) <= width else chop_cells(word, width)
 
 
-class Lines(ScrollView, can_focus=True):
+class Lines(Steady, can_focus=True):
     """Lines of text. Follows its end while it was there (`follows`), and keeps its place otherwise."""
 
     DEFAULT_CSS = """
@@ -145,9 +145,12 @@ class Lines(ScrollView, can_focus=True):
         self.scroll_end(animate=False, immediate=True, x_axis=False)
         self._at_end = True
 
-    def on_resize(self) -> None:
-        if self._follows and self._at_end:
-            self.call_after_refresh(self._go_to_end)
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
+        at_end = self._follows and self._at_end
+        changed = super()._size_updated(size, virtual_size, container_size, layout)
+        if changed and at_end:
+            self._go_to_end()
+        return changed
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)

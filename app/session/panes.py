@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
+from rich.style import Style
 from rich.text import Text
-from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.color import Color
 from textual.geometry import Region
 from textual.widgets import Static
 
@@ -16,7 +16,9 @@ from app.log_lines import log_line
 from app.session.archive import Archive, Filed
 from app.session.lines import Lines, clean, folded
 from app.session.source import VIEWS, View, diff_lines, painted, source_lines
+from app.session.steady import Frame
 from app.session.story import Story
+from app.session.voices import Voices
 from app.session.words import money_lines, verdict_lines
 
 _LOG_STYLES: Final[Mapping[str, str]] = {
@@ -32,23 +34,40 @@ _LOG_STYLES: Final[Mapping[str, str]] = {
     "tool_called": "dim",
     "model_called": "dim",
 }
-SPOKEN: Final = 40_000
-"""Characters of one speaker that are kept."""
+NARROWEST: Final = 24
+"""Cells that a line has at least; in a pane that is narrower it is cut."""
 
 
-class Pane(Vertical):
+class Pane(Frame):
     """A frame with a title, and something that scrolls in it."""
 
     DEFAULT_CSS = """
     Pane { border: round $foreground 30%; padding: 0; height: 1fr; width: 1fr; }
     Pane { border-title-color: $foreground; border-subtitle-color: $foreground 80%; }
-    Pane:focus-within { border-title-style: bold reverse; border-title-color: $accent; }
     """
 
     def __init__(self, title: str, id: str, *body: Any) -> None:
         super().__init__(*body, id=id)
         self._frame_alone = False
         self.border_title = title
+        self.room = NARROWEST
+        """Cells of a line in it."""
+
+    def mark(self, focused: bool) -> None:
+        """Show in the frame whether it has the focus. A rule that is set like this has nothing else drawn again."""
+        if focused:
+            self.styles.set_rule("border_title_style", Style(bold=True, reverse=True))
+            self.styles.set_rule("border_title_color", Color.parse(self.app.theme_variables["accent"]))
+        else:
+            self.styles.clear_rule("border_title_style")
+            self.styles.clear_rule("border_title_color")
+        self._frame_alone = True
+        self.refresh()
+        self._frame_alone = False
+
+    def fit(self, width: int) -> None:
+        """It is so many cells wide from now on, frame and bar included."""
+        self.room = max(NARROWEST, width - 3)
 
     def entitle(self, title: str, below: str | None = None) -> None:
         """Write into the frame, which alone is drawn again."""
@@ -133,7 +152,7 @@ class VerdictPane(Pane):
 
     def update(self, story: Story, archive: Archive, attempt: str | None) -> None:
         filed = archive.find(attempt)
-        width = max(24, self.body.size.width - 1)
+        width = self.room
         profiled = filed is not None and filed.profile is not None
         key = (attempt, filed is None, profiled, width, story.best, story.diagnoses.get(attempt or ""))
         if key == self._shown:
@@ -154,32 +173,17 @@ class WordsPane(Pane):
     def __init__(self) -> None:
         self.body = Lines(follows=True, id="words-body")
         super().__init__("4 models", "words", self.body)
-        self._said: list[tuple[str, str]] = []
+        self.voices = Voices()
         self._shown: tuple[object, ...] = ()
-        self._ended = True
-
-    def say(self, role: str, piece: str) -> None:
-        """A role said something in the middle of a reply."""
-        if self._ended or not self._said or self._said[-1][0] != role:
-            self._said = [*self._said[-12:], (role, "")]
-        self._ended = False
-        self._said[-1] = (role, (self._said[-1][1] + piece)[-SPOKEN:])
-
-    def end(self, role: str) -> None:
-        """Its reply is whole."""
-        self._ended = self._ended or (bool(self._said) and self._said[-1][0] == role)
 
     def update(self, quiet: str) -> None:
         """quiet: what stands there while nobody spoke."""
-        width = max(24, self.body.size.width - 1)
-        key = (width, len(self._said), self._said[-1] if self._said else quiet)
+        width = self.room
+        key = (width, self.voices.version or quiet)
         if key == self._shown:
             return
         self._shown = key
-        lines: list[Text] = []
-        for role, text in self._said:
-            lines += [Text(role, style="bold"), *folded(text[-SPOKEN:].strip(), width), Text()]
-        self.body.show(lines or folded(quiet, width, "dim"))
+        self.body.show(self.voices.lines(width) or folded(quiet, width, "dim"))
 
 
 class LogPane(Pane):
@@ -217,7 +221,7 @@ class MoneyPane(Pane):
         elif story.state == "running" and story.iteration > 0:
             self._since_then += passed
         elapsed = self._told + self._since_then
-        width = max(24, self.body.size.width - 1)
+        width = self.room
         if (key := (story.version, width, int(elapsed))) == self._shown:
             return
         self._shown = key
@@ -230,10 +234,6 @@ class Headline(Static):
     DEFAULT_CSS = "Headline { height: 1; width: 1fr; background: $panel; }"
 
 
-def compose() -> ComposeResult:
-    """All panes but the plan, in their order."""
-    yield KernelPane()
-    yield VerdictPane()
-    yield WordsPane()
-    yield MoneyPane()
-    yield LogPane()
+def panes() -> list[Pane]:
+    """All but the plan, in their order."""
+    return [KernelPane(), VerdictPane(), WordsPane(), MoneyPane(), LogPane()]

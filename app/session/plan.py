@@ -7,14 +7,17 @@ stands at the left edge again, so that the tree stays narrow however long the ru
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from rich.style import Style
 from rich.text import Text
+from textual.events import Blur, Focus, Resize
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
 from app.quantities import duration, percent
 from app.session.lines import brief, clean
+from app.session.steady import Steady
 from app.session.story import Idea, Story, Tried
 from app.session.words import SIGNS, moved, what
 
@@ -29,13 +32,23 @@ NOTHING = "nothing"
 Leaf = Tried | Idea
 
 
-class Plan(Tree[Leaf]):
+class Plan(Tree[Leaf], Steady):
     """A tree of attempts and of hypotheses that are none yet."""
 
     DEFAULT_CSS = """
     Plan { height: 1fr; background: $background; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
     Plan:focus { background-tint: transparent; }
+    Plan:focus > .tree--cursor {
+        color: $foreground; background: $block-cursor-blurred-background;
+        text-style: $block-cursor-blurred-text-style;
+    }
+    Plan > .plan--cursor {
+        color: $block-cursor-foreground; background: $block-cursor-background; text-style: $block-cursor-text-style;
+    }
     """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"plan--cursor"}
+    """The cursor while the plan has the focus. As a style of the class `:focus` it would be sought for the whole tree,
+    and the whole tree drawn, each time that the focus comes or goes."""
     ICON_NODE = "▾ "
     ICON_NODE_EXPANDED = "▾ "
 
@@ -122,6 +135,19 @@ class Plan(Tree[Leaf]):
         else:
             self._ideas[place].refresh()
 
+    def on_focus(self, event: Focus) -> None:
+        super().on_focus(event)
+        self.refresh_line(self.cursor_line)
+
+    def on_blur(self, event: Blur) -> None:
+        super().on_blur(event)
+        self.refresh_line(self.cursor_line)
+
+    def on_resize(self, event: Resize) -> None:
+        """Lines that were drawn know their width; to lay the tree out again is needless."""
+        event.prevent_default()
+        self._line_cache.grow(event.size.height)
+
     def watch_cursor_line(self, previous_line: int, line: int) -> None:
         super().watch_cursor_line(previous_line, line)
         if self.is_mounted:
@@ -158,7 +184,10 @@ class Plan(Tree[Leaf]):
             text = Text.assemble((f"from {data.id}", "bold"), self._figures(data, story))
         else:
             text = self._attempt(data, story)
-        text.stylize(base_style if node is not self.cursor_node else style)
+        if node is self.cursor_node:
+            text.stylize(self.get_component_rich_style("plan--cursor") if self.has_focus else style)
+        else:
+            text.stylize(base_style)
         return text
 
     def _figures(self, tried: Tried, story: Story) -> Text:

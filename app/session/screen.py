@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import deque
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container
+from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.widget import Widget
 from textual.widgets import Static
 
-from app.bill import PAID
+from agents.spoken import SPOKEN, piece_in
+from app.session.board import Board, places
 from app.session.dialogs import Help
 from app.session.driver import Driver
 from app.session.keys import PANES, TITLES, bindings, footer, groups
-from app.session.lines import brief, clean
-from app.session.panes import Headline, KernelPane, LogPane, MoneyPane, Pane, VerdictPane, WordsPane, compose
+from app.session.lines import Lines, brief, clean
+from app.session.panes import Headline, KernelPane, LogPane, MoneyPane, Pane, VerdictPane, WordsPane, panes
 from app.session.wheel import Wheel
 from app.session.words import headline
 from app.steer_words import in_words
@@ -41,18 +45,9 @@ class SessionScreen(Wheel):
     """As in Textual, but that the whole screen is not drawn again for it: the panes show it themselves."""
     BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
     DEFAULT_CSS = """
-    SessionScreen { layers: base; }
+    SessionScreen { layers: base over; align: center middle; }
     SessionScreen #tabs { height: 1; display: none; background: $panel; }
     SessionScreen #keys { height: 1; background: $panel; }
-    SessionScreen #panes {
-        layout: grid; grid-size: 3 3; grid-columns: 5fr 7fr 5fr; grid-rows: 3fr 2fr 11; height: 1fr;
-    }
-    SessionScreen #kernel { row-span: 2; }
-    SessionScreen #log { column-span: 3; }
-    SessionScreen.-one #tabs { display: block; }
-    SessionScreen.-one #panes { layout: vertical; }
-    SessionScreen.-one #panes > Pane { display: none; }
-    SessionScreen.-one #panes > Pane.-current { display: block; }
     """
 
     def __init__(self, run: RunFolder, driver: Driver | None) -> None:
@@ -64,18 +59,18 @@ class SessionScreen(Wheel):
         """Until the past was taken in: nobody is told of it."""
         self._zoomed = False
         self._current = PANES[0]
-        self._stamp: tuple[int, int, int] | None = None
-        """Of the log when it was read last."""
+        self._speech = Tail(run.path / SPOKEN)
+        self._stamps: dict[Path, tuple[int, int, int]] = {}
+        """Of what is followed when it was read last."""
         self._drawn = (-1, "")
         self._shown: tuple[object, ...] = ()
         """What the panes were drawn for."""
 
     def compose(self) -> ComposeResult:
+        yield Help(groups(), self._leave_help)
         yield Headline(id="headline", markup=False)
         yield Static(id="tabs", markup=False)
-        with Container(id="panes"):
-            yield Pane("1 plan", "plan-pane", self.plan)
-            yield from compose()
+        yield Board(Pane("1 plan", "plan-pane", self.plan), *panes(), id="panes")
         yield Static(footer(), id="keys", markup=False)
 
     def on_mount(self) -> None:
@@ -84,9 +79,24 @@ class SessionScreen(Wheel):
 
     def on_unmount(self) -> None:
         self._tail.__exit__(None, None, None)
+        self._speech.__exit__(None, None, None)
 
     def on_resize(self) -> None:
         self._arrange()
+
+    def watch_focused(self, before: Widget | None, after: Widget | None) -> None:
+        """The frames show where the focus is; who clicks beside the help leaves it."""
+        for body, has_it in ((before, False), (after, True)):
+            if body is not None and isinstance(body.parent, Pane):
+                body.parent.mark(has_it)
+        if after is not None and isinstance(after.parent, Pane):
+            self._current = next(name for name in PANES if self._id_of(name) == after.parent.id)
+            self.query_one(Help).close()
+
+    @staticmethod
+    def _id_of(name: str) -> str:
+        """Of a pane."""
+        return "plan-pane" if name == "plan" else name
 
     # --- following the run
 
@@ -94,14 +104,16 @@ class SessionScreen(Wheel):
         """Take in what the run did since, and show it."""
         until, fresh = time.monotonic() + AT_ONCE, []
         try:
-            if not self._backlog and self._has_grown():
+            if not self._backlog and self._has_grown(self._tail):
                 self._backlog.extend(self._tail.lines())
             while self._backlog and time.monotonic() < until:
                 line = event_in(self._backlog.popleft())
                 if line is not None:
                     fresh.append(line)
                     self._take(line)
-            self._is_behind = self._is_behind and bool(self._backlog)
+            if self._is_behind and not self._backlog:
+                self._is_behind = False
+                self.call_after_refresh(self._settle)
         except RunFolderError as error:
             self.notify(clean(error.message), severity="error", markup=False)
         if fresh:
@@ -113,25 +125,32 @@ class SessionScreen(Wheel):
         if self.leaving is not None and not (self.driver is not None and self.driver.is_alive):
             self.leaving()
 
-    def _has_grown(self) -> bool:
-        """Whether the log is another than the one that was read: an idle look costs one `stat`."""
+    def _settle(self) -> None:
+        """What was loaded and read by now stays. To look through all of it for garbage again and again would hold up a
+        key by a tenth of a second."""
+        if not self.app.is_headless:
+            gc.collect()
+            gc.freeze()
+
+    def _has_grown(self, tail: Tail) -> bool:
+        """Whether that file is another than the one that was read: an idle look costs two `stat`s."""
         try:
-            there = self._tail.path.stat()
+            there = tail.path.stat()
         except OSError:
-            return True  # the reading says what is wrong
+            return tail is self._tail  # the reading says what is wrong; where nobody spoke there is no speech
         stamp = (there.st_ino, there.st_size, there.st_mtime_ns)
-        if stamp == self._stamp:
+        if stamp == self._stamps.get(tail.path):
             return False
-        self._stamp = stamp
+        self._stamps[tail.path] = stamp
         return True
 
     def _listen(self) -> bool:
         """Take what models said since; whether they did."""
-        if self.driver is None or self.driver.said.empty():
+        if not self._has_grown(self._speech):
             return False
-        words = self.query_one(WordsPane)
-        while not self.driver.said.empty():
-            words.say(*self.driver.said.get())
+        with suppress(RunFolderError):
+            said = [piece for line in self._speech.lines() if (piece := piece_in(line)) is not None]
+            self.query_one(WordsPane).voices.hear(said)
         return True
 
     def follow(self) -> None:
@@ -143,8 +162,6 @@ class SessionScreen(Wheel):
     def _take(self, line: dict[str, Any]) -> None:
         self.story.take(line)
         kind = line["event"]
-        if kind in PAID:
-            self.query_one(WordsPane).end(str(line.get("role")))
         if self._is_behind:
             return
         if kind == "steered":
@@ -165,9 +182,7 @@ class SessionScreen(Wheel):
         if news == self._shown and not heard:
             return
         self._shown = news
-        self.query_one(MoneyPane).update(story)
-        self.query_one(WordsPane).update(self._quiet())
-        self.follow()
+        self._fill()
         drawn = (story.version, f"{self.size.width} {self.leaving is None}")
         if drawn == self._drawn:
             return
@@ -177,19 +192,39 @@ class SessionScreen(Wheel):
         self.query_one("#plan-pane", Pane).entitle("1 plan", brief(story.ended or story.doing, 60).replace("[", "("))
         self._draw_tabs()
 
+    def _fill(self) -> None:
+        """Let the panes show what is so now; each knows whether that is news."""
+        self.query_one(MoneyPane).update(self.story)
+        self.query_one(WordsPane).update(self._quiet())
+        self.follow()
+
     def _quiet(self) -> str:
-        if self.story.ended is not None and self.driver is None:
-            return "The run is over: what its models said is in its transcripts, not here."
-        if self.driver is None:
-            return "The run is in another process: what its models say is in its transcripts, not here."
+        if self.story.ended is not None:
+            return "Nobody spoke. What models said in full is in the run's transcripts."
         return "Nobody spoke yet. builtin:autotune says nothing; a language model's reply is shown here as it comes."
 
     # --- panes
 
+    @property
+    def shows_one(self) -> bool:
+        """Whether one pane has all the room."""
+        return self._zoomed or self.size.width < WIDE[0] or self.size.height < WIDE[1]
+
     def _arrange(self) -> None:
-        wide = self.size.width >= WIDE[0] and self.size.height >= WIDE[1]
-        self.set_class(self._zoomed or not wide, "-one")
+        alone = self._id_of(self._current) if self.shows_one else None
+        room = self.size - Size(0, 3 if alone else 2)  # less headline, keys and tabs
+        where = {} if alone else places(room)
+        for pane in self.query(Pane):
+            pane.fit(where.get(str(pane.id), room.region).width)
+        self.query_one("#tabs").display = alone is not None
+        self.query_one(Board).arrange_for(alone)
+        self._fill()
         self._draw_tabs()
+
+    def _compositor_refresh(self) -> None:
+        """What a layout changed in passing, as the scroll bars, is drawn with it."""
+        self._compositor.update_widgets(self._dirty_widgets)
+        super()._compositor_refresh()
 
     def _draw_tabs(self) -> None:
         named = enumerate(((name, TITLES.get(name, name)) for name in PANES), start=1)
@@ -198,10 +233,8 @@ class SessionScreen(Wheel):
 
     def action_pane(self, name: str) -> None:
         self._current = name
-        for pane in self.query(Pane):
-            pane.set_class(pane.id in (name, f"{name}-pane"), "-current")
-        (self.plan if name == "plan" else self.query_one(f"#{name}-body")).focus()
         self._arrange()
+        self.set_focus(self.plan if name == "plan" else self.query_one(f"#{name}-body", Lines), scroll_visible=False)
 
     def action_step(self, by: int) -> None:
         self.action_pane(PANES[(PANES.index(self._current) + by) % len(PANES)])
@@ -217,11 +250,16 @@ class SessionScreen(Wheel):
         view = self.query_one(KernelPane).turn()
         self._shown = ()
         self._show()
-        self.notify({"source": "source", "parent": "against its parent", "best": "against the best"}[view], timeout=2)
+        if self.shows_one and self._current != "kernel":  # otherwise its frame says so
+            said = {"source": "source", "parent": "against its parent", "best": "against the best"}
+            self.notify(f"the kernel: {said[view]}", timeout=2)
 
     def action_hot(self) -> None:
         if not self.query_one(KernelPane).next_hot():
             self.notify("no hot line is known: the attempt was not profiled, or v shows a difference", timeout=4)
 
     def action_help(self) -> None:
-        self.app.push_screen(Help(groups()))
+        self.query_one(Help).open()
+
+    def _leave_help(self) -> None:
+        self.action_pane(self._current)

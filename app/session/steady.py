@@ -1,0 +1,84 @@
+"""What spares the session second layouts and drawings.
+
+In Textual a widget of another size asks for one more layout, since what is in it may want room then, and a widget is
+drawn at the next frame after it asked, when others are drawn already. Here everything has its place from the screen's
+size alone, and what a key changes is drawn in one frame.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from textual.containers import Vertical
+from textual.events import Blur, Focus
+from textual.geometry import Region, Size
+from textual.screen import Screen
+from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
+from textual.widget import Widget
+
+
+def draw_soon(widget: Widget) -> None:
+    """Draw in the next frame what that widget has to have drawn, not in the one after it."""
+    if widget.is_mounted and widget.is_attached and isinstance(widget.screen, Screen):
+        widget.screen._dirty_widgets.add(widget)
+
+
+class Frame(Vertical):
+    """A container whose children fill it."""
+
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:  # noqa: ARG002
+        draw_soon(self)
+        return super()._size_updated(size, virtual_size, container_size, layout=False)
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        draw_soon(self)
+        return self
+
+
+class Bar(ScrollBar):
+    """A scroll bar."""
+
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:  # noqa: ARG002
+        draw_soon(self)
+        return super()._size_updated(size, virtual_size, container_size, layout=False)
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        draw_soon(self)
+        return self
+
+
+class Steady(ScrollView):
+    """Scrolls, and looks the same with the focus and without, since its pane shows where that is: neither its styles
+    nor its drawing change with it."""
+
+    @property
+    def vertical_scrollbar(self) -> ScrollBar:
+        if self._vertical_scrollbar is None:
+            self._vertical_scrollbar = Bar(vertical=True, name="vertical", thickness=self.scrollbar_size_vertical)
+            self._vertical_scrollbar.display = False
+            self.app._start_widget(self, self._vertical_scrollbar)
+        return self._vertical_scrollbar
+
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:  # noqa: ARG002
+        """The size of what is shown is known here alone; the layout's other idea of it would be news each time."""
+        draw_soon(self)
+        return super()._size_updated(size, self.virtual_size, container_size, layout)
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        draw_soon(self)
+        return self
+
+    def on_focus(self, event: Focus) -> None:
+        event.prevent_default()
+        self.has_focus = True
+
+    def on_blur(self, event: Blur) -> None:
+        event.prevent_default()
+        self.has_focus = False
+
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        pass
