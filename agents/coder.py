@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from agents import briefing
 from agents.actions import TOOLS
+from agents.calls import judge_last
 from agents.context import Context
 from agents.events import bound
 from agents.seat import Seat
 from agents.state import CodeOrder, Draft, Hypothesis, State
 from agents.toolbox import Toolbox
-from agents.turn import converse, judge_last
+from agents.turn import converse
 
 
 async def realise(order: CodeOrder, context: Context) -> State:

@@ -14,12 +14,12 @@ from itertools import groupby
 from langgraph.func import task
 from pydantic import JsonValue
 
+from agents.calls import judge_last
 from agents.context import Context
 from agents.events import bound
 from agents.seat import Seat
 from agents.state import Draft, Hypothesis, State
 from agents.told import Raced
-from agents.turn import judge_last
 from tools.records import Kernel, QuickResult
 
 

@@ -1,6 +1,6 @@
 """A turn's transcript read back: every reply with the whole prompt that it answered, and what the tools returned.
 
-The writer (`agents.turn`) checks itself against this reader: where the lines alone would give another prompt than the
+The writer (`agents.calls`) checks itself against this reader: where the lines alone would give another prompt than the
 one that was sent (a message gave way to the window), it writes a `given` line, which is the prompt itself. Lines of
 older runs have no such check; what they leave in doubt is marked.
 """

@@ -1,38 +1,30 @@
 """One turn of one role: ask the model, do what it asks for, until it is done.
 
-Every model call and every tool call is a task of its own with a name of its own, so that a run which was killed in the
-middle of a turn goes on after the last finished call and pays for nothing twice. Results travel by blob id. Replies
-that can't be used are answered, a bounded number of times (`agents.repairs`); then another way of calling tools or
-another model is tried.
+Every model call and every tool call is a task of its own with a name of its own (`agents.calls`), so that a run which
+was killed in the middle of a turn goes on after the last finished call and pays for nothing twice. Results travel by
+blob id. Replies that can't be used are answered, a bounded number of times (`agents.repairs`); then another way of
+calling tools or another model is tried.
 """
 
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from langgraph.func import task
-
-from agents import asking, repairs
+from agents import repairs
 from agents.asking import Asked, Question
+from agents.calls import act, ask, sum_up
 from agents.events import bound
 from agents.models.base import Message, ModelUnavailable, Reply, Request, ToolCall
 from agents.models.failover import Voice
 from agents.repairs import WORDS, Case
-from agents.room import bounded, reply_room, room_for
+from agents.room import reply_room, room_for
 from agents.seat import Seat
 from agents.thread import Opening, Thread, WindowTooSmall
-from agents.told import COSTLY, Acted
 from agents.toolbox import Answer, Fault, Toolbox
-from agents.transcript import adds_up, given_line
-from tools.records import Kernel
 
 MISCALLED: tuple[Fault, ...] = ("unknown_tool", "invalid_json", "wrong_arguments")
 """Faults in how a tool was called, not in what was wanted of it."""
-SUMMARY_REPLY = 3_200
-"""Tokens that a summary may take, reasoning included."""
 
 
 @dataclass(frozen=True)
@@ -218,93 +210,6 @@ async def converse(seat: Seat, name: str, opening: Opening, toolbox: Toolbox) ->
                 break
     turn.thread.leave()
     return TurnEnd(tuple(turn.ending), turn.kernel, turn.device_seconds)
-
-
-@task
-async def ask(seat: Seat, name: str, question: Question, fresh: Sequence[Message]) -> Asked:
-    """One model call. fresh: what was said since the last one."""
-    return await asking.put(seat, question, lambda reply: _write_down(seat, name, fresh, question.request, reply))
-
-
-@task
-async def sum_up(seat: Seat, name: str, key: str, voice: Voice, messages: tuple[Message, ...]) -> str | None:
-    """A model call beside the turn, in which no tool is offered: the reply's blob, or None. key: the call's name."""
-    speaker = (voice.left() or voice.lineup.candidates)[0]  # with nobody left, an earlier answer may still be found
-    room = room_for(seat, (), speaker.name, speaker.window, speaker.output)
-    request = Request(messages=messages, reply_tokens=min(room.reply, SUMMARY_REPLY))
-    question = Question(key, request, voice, room.counter, can_do_without=True)
-    try:
-        asked = await asking.put(
-            seat, question, lambda reply: _write_down(seat, f"{name}-summary", messages, question.request, reply)
-        )
-    except ModelUnavailable:
-        return None
-    return asked["reply"]
-
-
-@task
-async def act(seat: Seat, name: str, toolbox: Toolbox, call: ToolCall) -> Acted:
-    """One tool call, named by the seat. The answer is cut to what a prompt can hold; the transcript has it whole."""
-    context, key = seat.context, seat.call or ""
-    earlier = context.told.acted(key)
-    if earlier is not None and context.run.blobs.holds(earlier["answer"]):
-        return earlier
-    started = time.monotonic()
-    with context.in_flight.one():
-        answer = await toolbox.seated(seat).call(call)
-    seconds = time.monotonic() - started
-    answer = answer.model_copy(update={"text": context.scrubber.known(answer.text)})
-    context.clock.outside(answer.device_seconds)
-    context.run.transcript(name).add({"speaker": "tool", "call": call.id, "tool": call.name, "text": answer.text})
-    kept = answer if answer.ends_turn else answer.model_copy(update={"text": bounded(seat, answer.text)})
-    acted = Acted(
-        answer=context.run.blobs.put(kept.model_dump_json(), durable=seconds >= COSTLY),
-        device_seconds=answer.device_seconds,
-    )
-    context.journal.tell(
-        "tool_called",
-        role=seat.role,
-        tool=call.name,
-        ok=answer.fault is None,
-        error=answer.fault,
-        seconds=seconds,
-        call=key,
-        **acted,
-    )
-    if seconds >= COSTLY:
-        context.journal.flush()
-    return acted
-
-
-@task
-async def judge_last(seat: Seat, kernel: str) -> float:
-    """Judge the last candidate of a turn (a Kernel as JSON) if it was not judged yet. Returns seconds on the device."""
-    with seat.context.in_flight.one():
-        judged = await seat.context.attempts.judge(
-            Kernel.model_validate_json(kernel),
-            seat.parent,
-            seat.iteration,
-            seat.hypothesis,
-            seat.call,
-            sample=seat.sample,
-        )
-    seat.context.clock.outside(judged.device_seconds)
-    return judged.device_seconds
-
-
-def _write_down(seat: Seat, name: str, fresh: Sequence[Message], request: Request, reply: Reply) -> None:
-    """The reply, and before it what the model was told since its last one beside tools' answers, which were written
-    when they came, and the opening, which was written when it was made.
-
-    Where that does not add up to what was sent, since something gave way to the window, the whole prompt is written.
-    """
-    transcript, blobs = seat.context.run.transcript(name), seat.context.run.blobs
-    for message in fresh:
-        if message.speaker in ("system", "user"):
-            transcript.add({"speaker": message.speaker, "label": message.label, "blob": blobs.put(message.text)})
-    if not adds_up(transcript.lines(), blobs, request.messages):
-        transcript.add(given_line(request.messages, blobs))
-    transcript.add({"speaker": "assistant", **reply.model_dump(mode="json", exclude={"opaque"})})
 
 
 def _digest(*texts: str) -> str:
