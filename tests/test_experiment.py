@@ -15,7 +15,7 @@ import pytest_asyncio
 from small_tasks import HONEST, cpp, saxpy
 
 from agents.actions import TOOLS
-from agents.actions import experiment as action
+from agents.device_actions import experiment as action
 from agents.findings import of_experiment
 from agents.toolbox import Tool
 from tools.errors import InfrastructureError, KernelError

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tasks import HONEST, cpp, saxpy
 
-from agents.actions import compile as action
+from agents.device_actions import compile as action
 from agents.seat import Candidate
 from tools.errors import InfrastructureError, KernelError
 from tools.executor import CommandExecutor, LocalExecutor
