@@ -14,7 +14,7 @@ from agents.batch_budget import Account, Pool
 from agents.batch_lines import Broke, Done
 from agents.batch_queue import BatchFolder, QueueJournal
 from agents.limits import NEARLY, StopReason, nearly_used, spending
-from agents.models.money import spent_so_far
+from agents.models.costs import spent_so_far
 from agents.settings import Budgets
 from agents.state import NOTHING_SPENT, Spent
 

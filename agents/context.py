@@ -13,8 +13,9 @@ from agents.in_flight import InFlight
 from agents.lessons import Lessons
 from agents.library import Library
 from agents.limits import Clock
+from agents.models.costs import Answered
 from agents.models.failover import Lineup
-from agents.models.money import Answered, Purse
+from agents.models.money import Purse
 from agents.models.retry import Stopping
 from agents.secrets import Scrubber
 from agents.settings import Role, RunSettings

@@ -32,8 +32,9 @@ from agents.limits import Clock, StopReason
 from agents.models.base import ModelUnavailable
 from agents.models.catalogue import Catalogue
 from agents.models.connections import Connections
+from agents.models.costs import Answered, spent_so_far
 from agents.models.failover import Lineup
-from agents.models.money import Answered, CommonPurse, Purse, spent_so_far
+from agents.models.money import CommonPurse, Purse
 from agents.outcome import Outcome, RunBroken
 from agents.patient import Patient
 from agents.secrets import Scrubber

@@ -23,7 +23,7 @@ from pydantic import JsonValue
 
 from agents.context import OnRoleText
 from agents.events import Event, OnEvent, where
-from agents.models.money import PAID_EVENTS
+from agents.models.costs import PAID_EVENTS
 from agents.secrets import Scrubber
 from agents.settings import Role
 

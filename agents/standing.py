@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from agents import limits
 from agents.limits import StopReason
-from agents.models.money import spent_so_far
+from agents.models.costs import spent_so_far
 from agents.settings import Budgets
 from agents.state import Spent, State
 from memory.runs import RunFolder

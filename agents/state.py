@@ -147,7 +147,7 @@ class State(TypedDict, total=False):
     """Kernels that the judge is to choose from, where several are drawn for a hypothesis."""
     device_seconds: Annotated[float, operator.add]
     """Spent on the device by the steps that ended. What models cost is not in here: events.jsonl holds each call, paid
-    once however often the run is resumed (`agents.models.money`)."""
+    once however often the run is resumed (`agents.models.costs`)."""
     elapsed: float
     """Seconds at work, over all resumptions."""
     stop: str | None

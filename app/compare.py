@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from agents.models.money import ledger_of
+from agents.models.costs import ledger_of
 from agents.settings import ROLES
 from app.compare_time import WorkTime
 from app.report import baseline_name

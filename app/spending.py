@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from agents.models.money import LedgerRow, ledger_of
+from agents.models.costs import LedgerRow, ledger_of
 from agents.settings import ROLES
 from app.event_lines import CASE_WORDS, FAULT_WORDS
 from app.plain import one_line

@@ -40,7 +40,7 @@ from agents.drive import optimize
 from agents.models import registry
 from agents.models.base import OnText, Reply, Request, ToolCall, Usage
 from agents.models.builtin import Autotune
-from agents.models.money import PAID_EVENTS, ledger
+from agents.models.costs import PAID_EVENTS, ledger
 from agents.models.spec import ModelSpec
 from agents.settings import Budgets, Models, RunSettings
 from memory.runs import RunFolder

@@ -29,7 +29,7 @@ from agents.batch_budget import Account, Pool
 from agents.batch_crew import Crew
 from agents.batch_queue import QUEUE_NAME, BatchFolder
 from agents.batch_schedule import FIRST_RATE, STARVING, Standing, choose, expected_gain, rate_after
-from agents.models.money import spent_so_far
+from agents.models.costs import spent_so_far
 from agents.pausing import LIFT_NAME, PAUSED_NAME, Paused, paused_in
 from agents.settings import Budgets, Models
 from app import batch as batching

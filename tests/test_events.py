@@ -20,7 +20,7 @@ from agents.event_schema import RECORDS, check, upgraded
 from agents.events import Event, EventKind, Journal, bound
 from agents.library_log import library_log
 from agents.models.base import ModelError, Reply
-from agents.models.money import spent_so_far
+from agents.models.costs import spent_so_far
 from agents.secrets import MARK, Scrubber
 from memory.files import RunFolderError
 from memory.runs import RunFolder

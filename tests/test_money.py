@@ -15,7 +15,8 @@ from scripted_model import ScriptedModel, says
 
 from agents.models.base import Message, ModelError, Opaque, Reply, Request, ToolCall, Usage
 from agents.models.catalogue import Price
-from agents.models.money import BudgetSpent, Paid, Purse, cost_of, ledger, prompt_tokens, spent_so_far
+from agents.models.costs import cost_of, ledger, spent_so_far
+from agents.models.money import BudgetSpent, Paid, Purse, prompt_tokens
 from agents.secrets import Scrubber
 from agents.state import NOTHING_SPENT
 from memory.runs import RunFolder

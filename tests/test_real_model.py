@@ -15,7 +15,7 @@ import pytest
 
 from agents.drive import optimize
 from agents.models.catalogue import Catalogue
-from agents.models.money import ledger
+from agents.models.costs import ledger
 from agents.settings import Budgets, Models, RunSettings
 from app.configuration import Asked, Configuration, configure
 from app.models import try_model

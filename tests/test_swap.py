@@ -17,7 +17,7 @@ import pytest
 from agents.control import Control
 from agents.events import Event
 from agents.models.base import Usage
-from agents.models.money import PAID_EVENTS, ledger
+from agents.models.costs import PAID_EVENTS, ledger
 from agents.outcome import Outcome
 from agents.settings import RunSettings
 from memory.runs import RunFolder
