@@ -150,7 +150,10 @@ def _checked(url: str) -> str:
         fits = False
     if not fits:
         shown = Scrubber().text(url)
-        raise WarpsmithError(f"{shown} is no address of a collector", "Give one that begins with http:// or https://, as --otel http://HOST:4318.")
+        raise WarpsmithError(
+            f"{shown} is no address of a collector",
+            "Give one that begins with http:// or https://, as --otel http://HOST:4318.",
+        )
     return url
 
 
