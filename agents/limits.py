@@ -1,6 +1,6 @@
 """When a run ends: a closed set of reasons, looked at between steps; and which budgets are nearly used up by then.
 
-Not here: `user`, `models_unavailable` and `turn_over`, which `agents.drive` learns of, the faults of the machine
+Not here: `user`, `models_unavailable` and `turn_over`, which `agents.course` learns of, the faults of the machine
 (`agents.faults`), and `exhausted`, which the planner says.
 """
 
