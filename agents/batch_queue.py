@@ -7,8 +7,6 @@ at most the line that was being written; such a torn end is cut off when the bat
 from __future__ import annotations
 
 import os
-import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +15,7 @@ from pydantic import ValidationError
 
 from agents.batch import LINE, Batch, Line, QueuedTask
 from agents.batch_board import Board
-from memory.files import Json, RunFolderError, or_no_folder, read_text, write_atomically, write_failure
+from memory.files import Json, RunFolderError, new_folder, or_no_folder, read_text, write_atomically, write_failure
 from memory.lock import hold
 from memory.runs import RunFolder, list_runs
 
@@ -41,23 +39,10 @@ class BatchFolder:
     @classmethod
     def create(cls, root: Path, batch: Batch) -> BatchFolder:
         """Makes `<stamp>-batch-<name>` under `root`, unique even when two batches start at once."""
-        word = re.sub(r"[^A-Za-z0-9._-]+", "-", batch.name).strip("-.")[:60] or "tasks"
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        for number in range(1, 1000):
-            path = root / (f"{stamp}-batch-{word}" if number == 1 else f"{stamp}-batch-{word}-{number}")
-            try:
-                root.mkdir(parents=True, exist_ok=True)
-                path.mkdir()
-            except FileExistsError:
-                if root.is_dir():
-                    continue
-                raise RunFolderError(f"{root} is a file, not a folder", "Choose another place with --runs.") from None
-            except OSError as error:
-                raise write_failure(path, error) from error
-            with or_no_folder(path):
-                write_atomically(path / BATCH_NAME, batch.model_dump_json(indent=1) + "\n")
-            return cls(path)
-        raise RunFolderError(f"can't find a free name under {root}", "Try again in a second.")
+        path = new_folder(root, "batch-", batch.name, "tasks")
+        with or_no_folder(path):
+            write_atomically(path / BATCH_NAME, batch.model_dump_json(indent=1) + "\n")
+        return cls(path)
 
     @property
     def runs(self) -> Path:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -85,6 +87,28 @@ def or_no_folder(path: Path) -> Iterator[None]:
         with suppress(OSError):
             path.rmdir()
         raise
+
+
+def new_folder(root: Path, kind: str, name: str, unnamed: str) -> Path:
+    """Makes `<stamp>-<kind><name>` under `root`, unique even when two are made at once. Raises `RunFolderError`.
+
+    name: anything; what a path can't hold becomes a dash. unnamed: stands for a name of which nothing is left.
+    """
+    word = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or unnamed
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(1, 1000):
+        path = root / (f"{stamp}-{kind}{word}" if number == 1 else f"{stamp}-{kind}{word}-{number}")
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            path.mkdir()
+        except FileExistsError:
+            if root.is_dir():
+                continue
+            raise RunFolderError(f"{root} is a file, not a folder", "Choose another place with --runs.") from None
+        except OSError as error:
+            raise write_failure(path, error) from error
+        return path
+    raise RunFolderError(f"can't find a free name under {root}", "Try again in a second.")
 
 
 def flush(path: Path) -> None:

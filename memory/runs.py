@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -45,6 +44,7 @@ from memory.files import (
     as_json,
     flush,
     link_atomically,
+    new_folder,
     or_no_folder,
     read_json,
     read_json_if_there,
@@ -148,26 +148,11 @@ class RunFolder:
     def create(cls, runs_root: Path, task_name: str, config: Json) -> RunFolder:
         """Makes `<stamp>-<task>` under `runs_root`, unique even when two runs start at once, with `config.json` in
         it: what is given, the folder's format, and the name under which its checkpoints are kept."""
-        word = re.sub(r"[^A-Za-z0-9._-]+", "-", task_name).strip("-.")[:60] or "task"
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        for number in range(1, 1000):
-            path = runs_root / (f"{stamp}-{word}" if number == 1 else f"{stamp}-{word}-{number}")
-            try:
-                runs_root.mkdir(parents=True, exist_ok=True)
-                path.mkdir()
-            except FileExistsError:
-                if runs_root.is_dir():
-                    continue
-                raise RunFolderError(
-                    f"{runs_root} is a file, not a folder", "Choose another place with --runs."
-                ) from None
-            except OSError as error:
-                raise write_failure(path, error) from error
-            named: Json = {"format": FORMAT, "thread": uuid.uuid4().hex}
-            with or_no_folder(path):
-                write_atomically(path / "config.json", as_json(named | config), durable=True)
-            return cls(path)
-        raise RunFolderError(f"can't find a free name under {runs_root}", "Try again in a second.")
+        path = new_folder(runs_root, "", task_name, "task")
+        named: Json = {"format": FORMAT, "thread": uuid.uuid4().hex}
+        with or_no_folder(path):
+            write_atomically(path / "config.json", as_json(named | config), durable=True)
+        return cls(path)
 
     def keep_out(self, clean: Clean) -> None:
         """From now on `clean` is done to all that is written: it takes out what must not be."""
