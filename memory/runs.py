@@ -26,15 +26,12 @@ anything refers to it, and so is what the next prompts are made of; of the rest 
 from __future__ import annotations
 
 import os
-import re
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
+from memory.attempts import Attempt
 from memory.calibration import Calibration
 from memory.files import (
     Clean,
@@ -53,77 +50,13 @@ from memory.files import (
     write_failure,
 )
 from memory.history import Blobs, Evicted, JsonLines, Transcript
-from memory.ledger import LedgerEntry, Outcome, settings_of
 from memory.lock import hold
 from memory.tail import read_events
 
+__all__ = ["FORMAT", "Attempt", "RunFolder", "list_runs"]
+
 FORMAT = 2
 """Of the run folder; what older ones need is in agents/upgrade.py."""
-_RACE = re.compile(r"^(?P<ratio>[\d.]+)x a\d+ \[")
-"""How the note of an accepted attempt begins: its ratio to the best by then, and which that was."""
-
-
-class Attempt(BaseModel):
-    """`attempt.json`. Times are seconds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    id: str
-    """a0 (the starting kernel), a1, ... in the order of judging."""
-    parent: str | None
-    iteration: int
-    """0 for the starting kernel."""
-    kernel_id: str
-    kernel: Json
-    """A `tools.records.Kernel` as JSON."""
-    hypothesis: Json | None = None
-    """An `agents.state.Hypothesis` as JSON; None for the starting kernel."""
-    change: str
-    """Build settings and edits in words."""
-    outcome: Outcome
-    note: str = ""
-    """Why, in a few words."""
-    seconds: float | None = None
-    """Present only when accepted, as are the two below."""
-    share_of_limit: float | None = None
-    speedup: float | None = None
-    """Baseline time / attempt time."""
-    judged_at: float
-    """Unix time."""
-    device_seconds: float
-    """What judging cost."""
-    call: str | None = None
-    """The step of the run that had it judged; None in runs of format 1."""
-    person: str | None = None
-    """What a person said of a kernel by his or her own hand; None where a coder wrote it."""
-    sample: int | None = None
-    """Which of the kernels that were drawn for its hypothesis it is, from 1; None when only one was."""
-
-    @cached_property
-    def entry(self) -> LedgerEntry:
-        """Its ledger line, without what its metric did."""
-        said = {name: str(value) for name, value in (self.hypothesis or {}).items() if value is not None}
-        idea = said.get("change", "") if self.person is None else f"by the user: {self.person}"
-        return LedgerEntry(
-            attempt=self.id,
-            parent=self.parent,
-            change=self.change,
-            outcome=self.outcome,
-            seconds=self.seconds,
-            share_of_limit=self.share_of_limit,
-            note=self._short_note(),
-            idea="" if idea == settings_of(self.change) else idea,
-            kind=said.get("kind", "other"),
-            metric=said.get("metric", ""),
-            expected=said.get("expected", ""),
-        )
-
-    def _short_note(self) -> str:
-        """The note; of a race only its ratio, and which sample it was."""
-        race = _RACE.match(self.note)
-        if race is None:
-            return self.note
-        return f"{float(race['ratio']):.2f}x" + ("" if self.sample is None else f" sample {self.sample}")
 
 
 class RunFolder:
@@ -191,7 +124,7 @@ class RunFolder:
         """All attempts in the order of judging."""
         if self._attempts is None:
             folders = sorted(self.path.glob("attempts/a*/attempt.json"), key=lambda p: int(p.parent.name[1:]))
-            self._attempts = [_attempt(path) for path in folders]
+            self._attempts = [Attempt.at(path) for path in folders]
         return list(self._attempts)
 
     def has_attempts(self) -> bool:
@@ -385,10 +318,3 @@ class RunFolder:
 def list_runs(runs_root: Path) -> list[RunFolder]:
     """The run folders under `runs_root`, oldest first; things that are no run folder are passed over."""
     return [RunFolder(path.parent) for path in sorted(runs_root.glob("*/config.json"))]
-
-
-def _attempt(path: Path) -> Attempt:
-    try:
-        return Attempt.model_validate(read_json(path))
-    except ValidationError as error:
-        raise RunFolderError(f"{path} does not describe an attempt", "The run folder may be damaged.") from error
