@@ -318,6 +318,8 @@ def test_ModelNew_holds_the_tasks_values_and_no_copies() -> None:
         "triton_poi_fused_add_mul_0",
         "cupy_multiply__float32_float_float32",
         "void cudnn::bn_fw_tr_1C11_singleread<float, 512>(...)",
+        "void (anonymous namespace)::softmax_warp_forward<float, float, float, 11, false, false>(float*, float const*)",
+        "void cub::DeviceScanKernel<float>(float*)",
     ],
 )
 def test_a_kernel_of_the_framework_on_the_device_is_told_from_an_own_one(function: str) -> None:
@@ -330,3 +332,9 @@ def test_a_kernel_of_the_framework_on_the_device_is_told_from_an_own_one(functio
     with pytest.raises(Failed) as failed:
         require_own_work(own, ["w"], [{"kernels": {**mine["kernels"], function: [1, 5.0]}}])
     assert failed.value.reason == "framework_op"
+
+
+def test_functions_of_headers_that_a_kernel_names_are_its_own() -> None:
+    scanning = Kernel(language="torch", files={"kernel.py": "cub::DeviceScan::InclusiveSum(room, size, x, out, n)"})
+    seen: Any = {"kernels": {"void cub::DeviceScanKernel<float>(float*)": [2, 10.0]}}
+    assert require_own_work(scanning, ["w"], [seen]) == {"w": 1.0}

@@ -82,7 +82,7 @@ class CudaDevice:
         self.uuid = _first_uuid()
         self.monitor = _monitor(self.uuid)
         instruments = cuda_programs.instruments(self.target.architecture)
-        self._cold = ColdCache(str(instruments), self._device)
+        self._cold = ColdCache(str(instruments))
         self.host = Host(self.uuid, instruments, self.sandbox, self.monitor, self._cold)
         self.lasting_bytes = float(self._device.get_attribute(cuda.device_attribute.L2_CACHE_SIZE))
         self._stream = cuda.Stream()
@@ -90,7 +90,7 @@ class CudaDevice:
         processors = self._device.get_attribute(cuda.device_attribute.MULTIPROCESSOR_COUNT)
         self._content = ContentKernels(cuda_programs.content(self.target.architecture), processors)
         self._yardstick: CudaYardstick | None = None
-        home = Home("cuda", self.uuid, self.host.instruments, self.monitor)
+        home = Home("cuda", self.uuid, instruments, self.monitor, self._cold)
         self.torch = TorchBench(home, self.target.architecture, self.buffers)
         self._waiting: list[CudaWorker] = []
 
@@ -152,7 +152,7 @@ class CudaDevice:
         del inputs, outputs
         call("cuCtxResetPersistingL2Cache")
         cuda.memset_d8_async(self._flushed, secrets.randbits(8), self._cold.size, self._stream)
-        self._cold.read(self._stream)
+        self._cold.read(self._stream.handle)
         self._context.synchronize()
 
     def inspect(self, worker: Worker) -> None:

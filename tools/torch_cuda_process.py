@@ -13,6 +13,7 @@ from tools.cuda_process import (
     LEAST_DELAY,
     MOST_DELAY,
     MOST_ROW_DELAY,
+    ROW_DELAY,
     ROW_DELAY_FACTOR,
     wait_until_left,
 )
@@ -50,9 +51,10 @@ class TorchCudaWorker(TorchWorker):
         assert isinstance(output, DeviceOutputs)
         if self._buffers[workload].signature.in_place:
             return None
-        launching = self._launching.get(workload, 0)
-        delay = min(round(ROW_DELAY_FACTOR * calls * launching), MOST_ROW_DELAY) if held else 0
-        copies = (calls + 3) * output.copy_seconds_in_a_row()
+        launching = calls * (ROW_DELAY_FACTOR * self._launching.get(workload, 0) + ROW_DELAY)
+        delay = min(round(launching), MOST_ROW_DELAY) if held else 0
+        cold = self._home.cold if held else None
+        copies = 3 * output.copy_seconds_in_a_row() + calls * output.copy_seconds_in_a_row(cold)
         self._row = (calls, delay)
         try:
             outer = self._ask(workload, timeout + calls * 1e-3, True).outer

@@ -39,6 +39,14 @@ class Memory(Protocol):
         """In the order of the kernel's work."""
         ...
 
+    def fill(self, target: int, source: int, size: int) -> None:
+        """Copy before any work that the kernel orders from now on, on whatever stream."""
+        ...
+
+    def cool(self) -> None:
+        """Leave nothing of the kernel's arrays in a device's caches, in the order of the kernel's work."""
+        ...
+
     def timed(self, work: Callable[[], Any], delay: int) -> tuple[Any, int, int]:
         """What `work` returns, nanoseconds of launching it, and a mark for `elapsed`."""
         ...
@@ -100,6 +108,11 @@ class HostMemory:
         if size and target != source:
             self._copy(target, source, size)
 
+    fill = copy
+
+    def cool(self) -> None:
+        """There is no device."""
+
     def timed(self, work: Callable[[], Any], delay: int) -> tuple[Any, int, int]:
         del delay
         begin = self._now()
@@ -159,6 +172,8 @@ class DeviceMemory:
         for event in (self._begin, self._end):
             self._call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
         self._prepare_hold(instruments)
+        self._cold = importlib.import_module("tools.cuda_flush").ColdCache(instruments)
+        self._wait = self._driver.cuStreamSynchronize
         self._record, self._synchronise = self._driver.cuEventRecord, self._driver.cuCtxSynchronize
         self._copy_async, self._set = self._driver.cuMemcpyDtoDAsync_v2, self._driver.cuMemsetD8Async
         self._elapsed_time, self._launch = self._driver.cuEventElapsedTime, self._driver.cuLaunchKernel
@@ -192,6 +207,13 @@ class DeviceMemory:
     def copy(self, target: int, source: int, size: int) -> None:
         if size and target != source:
             self._copy_async(_pointer(target), _pointer(source), ctypes.c_size_t(size), _pointer(_LEGACY_STREAM))
+
+    def fill(self, target: int, source: int, size: int) -> None:
+        self.copy(target, source, size)
+        self._wait(_pointer(_LEGACY_STREAM))
+
+    def cool(self) -> None:
+        self._cold.read(_LEGACY_STREAM)
 
     def timed(self, work: Callable[[], Any], delay: int) -> tuple[Any, int, int]:
         self._forget_lines()

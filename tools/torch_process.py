@@ -20,6 +20,7 @@ import numpy as np
 from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.clock import Allowance
 from tools.contract import Scalar
+from tools.cuda_flush import ColdCache
 from tools.errors import InfrastructureError
 from tools.messages import REQUEST, Kind
 from tools.nvml import Monitor
@@ -70,6 +71,8 @@ class Home:
     """Of the GPU."""
     instruments: Path | None = None
     monitor: Monitor | None = None
+    cold: ColdCache | None = None
+    """Of the judge, on a GPU: workers have one of their own."""
 
 
 class TorchWorker(Worker):

@@ -31,7 +31,14 @@ PRELOADED = {
 }
 """What kernels import. Where one is not installed, kernels that need it say so themselves."""
 NEEDED = ("torch",)
-OWN = ("ast", "tools.torch_worker", "tools.torch_builder", "tools.torch_profile", "tools.cuda_memory")
+OWN = (
+    "ast",
+    "tools.torch_worker",
+    "tools.torch_builder",
+    "tools.torch_profile",
+    "tools.cuda_memory",
+    "tools.cuda_flush",
+)
 """What children use of ours: its files are out of their sight."""
 LEARNT: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("triton.runtime.build", "platform_key", ()),

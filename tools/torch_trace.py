@@ -26,6 +26,10 @@ FRAMEWORK_KERNELS = re.compile(
 """Names of kernels that PyTorch, its compiler, CuPy and the vendor's libraries bring."""
 FILLS = re.compile(r"FillFunctor|^Memset|^Memcpy|\bhold\b")
 """What allocating and copying leaves there, and the judge's own."""
+LIBRARIES = frozenset({"cub", "thrust"})
+"""Namespaces of headers: a kernel's own functions may be made with those that it names."""
+MOST_FOREIGN = 0.1
+"""Of the device's time: what may go to functions that the sources do not name."""
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
 
 
@@ -38,7 +42,7 @@ def require_own_work(kernel: Kernel, names: Sequence[str], traced: Sequence[Mapp
             namespace, _, short = str(operator).partition("::")
             if namespace == "aten" and short.partition(".")[0] not in ALLOWED | COPYING:
                 raise Failed("framework_op", f"it called {operator}, which computes in its stead (workload {name})")
-        own = foreign = 0.0
+        own, foreign = 0.0, dict[str, float]()
         for function, row in seen.get("kernels", {}).items():
             seconds = _micro(row)
             if FILLS.search(function):
@@ -49,16 +53,31 @@ def require_own_work(kernel: Kernel, names: Sequence[str], traced: Sequence[Mapp
                     f"it has the device run {function[:120]}, which is not its own (workload {name})",
                     details={"device_kernels": [*_names(seen, "kernels")][:40]},
                 )
-            own, foreign = (own + seconds, foreign) if is_own(function, words) else (own, foreign + seconds)
-        if own + foreign > 0:
-            shares[name] = own / (own + foreign)
+            if is_own(function, words):
+                own += seconds
+            else:
+                foreign[function] = seconds
+        whole = own + sum(foreign.values())
+        if whole > 0 and own < (1 - MOST_FOREIGN) * whole:
+            raise Failed(
+                "framework_op",
+                f"its sources name nowhere what the device runs: {max(foreign, key=foreign.__getitem__)[:120]} "
+                f"(workload {name})",
+                details={"device_kernels": [*_names(seen, "kernels")][:40]},
+            )
+        if whole > 0:
+            shares[name] = own / whole
     return shares
 
 
 def is_own(function: str, words: frozenset[str]) -> bool:
-    """Whether the function's own name, without namespaces and template arguments, stands in the kernel's sources."""
-    plain = re.sub(r"<.*", "", function.removeprefix("void ")).partition("(")[0].strip()
-    return plain.rpartition("::")[2] in words and "at::native" not in plain
+    """Whether the function's own name, without namespaces and template arguments, stands in the kernel's sources, or
+    that of the library which its headers bring."""
+    plain = function.removeprefix("void ").replace("(anonymous namespace)::", "")
+    plain = re.sub(r"<.*", "", plain).partition("(")[0].strip()
+    if "at::native" in plain:
+        return False
+    return plain.rpartition("::")[2] in words or plain.partition("::")[0] in LIBRARIES & words
 
 
 def _names(seen: Mapping[str, Any], kind: str) -> list[JsonValue]:

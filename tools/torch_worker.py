@@ -109,8 +109,8 @@ class Worker:
         return memory.elapsed(), launching, whole
 
     def row(self, number: int, delay: int, calls: int) -> tuple[int, int, int]:
-        """So many calls, one behind the other. Each result is looked at and then written over, and that of a call that
-        is drawn is kept for the judge, whose clock alone counts."""
+        """So many calls, one behind the other, with cold caches where the device is held. Each result is looked at and
+        then written over, and that of a call that is drawn is kept for the judge, whose clock alone counts."""
         workload, memory = self.workloads[number], self._memory
         arguments, model = self._arguments(workload), workload.model
         device = {"dtype": self._torch.uint8, "device": memory.name}
@@ -120,6 +120,8 @@ class Worker:
 
         def work() -> None:
             for index in range(calls):
+                if delay:
+                    memory.cool()
                 result = model(*arguments)
                 sources = self._checker.addresses(result, workload.wanted, workload.taken)
                 for room, source, target, want in zip(rooms, sources, workload.targets, workload.wanted, strict=True):
@@ -166,7 +168,7 @@ class Worker:
         size = made.untyped_storage().nbytes()
         for target, want in zip(workload.targets, workload.wanted, strict=True):
             if want.nbytes and want.own is None and size >= want.nbytes and made.device.type == self._memory.name:
-                self._memory.copy(made.data_ptr(), target, want.nbytes)
+                self._memory.fill(made.data_ptr(), target, want.nbytes)
                 return
 
     def warm_profiler(self) -> None:

