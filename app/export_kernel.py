@@ -19,7 +19,8 @@ from app.exporting.forms import Origin
 from app.inputs import find_run, kernel_at
 from app.interrupts import raise_on_ctrl_c
 from app.judging import waiting
-from app.terminal import console_for, print_verdict
+from app.terminal import console_for
+from app.verdict_tables import print_verdict
 from memory.files import RunFolderError, write_atomically
 from memory.runs import RunFolder
 from tools.calls_process import Calls, calls_of

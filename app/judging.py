@@ -15,7 +15,8 @@ from app.exits import DONE, FAILED, REJECTED
 from app.inputs import kernel_at, task_at
 from app.interrupts import raise_on_ctrl_c
 from app.quantities import figure, percent
-from app.terminal import console_for, plain_table, print_verdict
+from app.terminal import console_for, plain_table
+from app.verdict_tables import print_verdict
 from tools.counters import Counted
 from tools.executor import LOCAL, executor_for
 from tools.job_process import Progress

@@ -28,10 +28,11 @@ from app.live import Progress, progress_for
 from app.options import RunLimits
 from app.plain import one_line
 from app.report import baseline_name
+from app.result_tables import print_summary
 from app.run_config import asked_for
 from app.signals import exit_code_of
 from app.summary import summarize
-from app.terminal import console_for, print_summary
+from app.terminal import console_for
 from app.tracing import traced
 from memory.runs import RunFolder
 from tools.errors import WarpsmithError

@@ -15,8 +15,10 @@ from app.judging import print_profile
 from app.quantities import duration, percent, times
 from app.report import REPORT_NAME, baseline_name, write_report
 from app.report_path import setting_changes, source_diff
+from app.result_tables import print_attempts, print_summary
 from app.summary import read_verdict, summarize
-from app.terminal import console_for, plain_table, print_attempts, print_summary, print_verdict
+from app.terminal import console_for, plain_table
+from app.verdict_tables import print_verdict
 from memory.files import RunFolderError
 from memory.runs import Attempt, RunFolder, list_runs
 from tools.profiles import Profile

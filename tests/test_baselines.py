@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from app.terminal import print_verdict
+from app.verdict_tables import print_verdict
 from tools import baseline
 from tools.baseline import PATIENCE_VARIABLE, VARIANTS_VARIABLE, Baseline, compile_seconds, torch_rows, wanted_variants
 from tools.errors import InfrastructureError

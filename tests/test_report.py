@@ -18,8 +18,8 @@ from app.judging import by_reason
 from app.report import render, write_report
 from app.report_commands import check_command, command
 from app.report_path import setting_changes, source_diff
+from app.result_tables import print_summary
 from app.summary import summarize
-from app.terminal import print_summary
 from memory.files import RunFolderError
 from memory.runs import RunFolder
 from tests.synthetic_run import make_run
