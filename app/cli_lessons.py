@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from app.exits import guarded
+from app.options import AsJson, Debug
 
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 Store = Annotated[
@@ -18,8 +19,6 @@ Store = Annotated[
 Words = Annotated[str | None, typer.Option("--text", metavar="WORDS", help="Only lessons with any of these words.")]
 Chip = Annotated[str | None, typer.Option("--chip", metavar="NAME", help="Only of chips whose name holds this.")]
 Number = Annotated[int, typer.Argument(metavar="LESSON", help="Its number.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 EPILOG = "Exit codes: 0 done, 2 could not do it; then nothing was changed."
 
 

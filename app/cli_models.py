@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from app.exits import guarded
-from app.options import BaseUrl, Config, DialectOption, ModelOptions, grouped
+from app.options import AsJson, BaseUrl, Config, Debug, DialectOption, ModelOptions, grouped
 
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 @app.callback(

@@ -9,14 +9,9 @@ from typing import Annotated
 import typer
 
 from app.exits import EXIT_CODES, guarded
+from app.options import RUNS, AsJson, Debug, RunsRoot
 
 app = typer.Typer()
-RunsRoot = Annotated[
-    Path, typer.Option("--runs", metavar="DIR", help="Where run folders are.", envvar="WARPSMITH_RUNS")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-RUNS = Path("runs")
 
 
 @app.command(epilog=EXIT_CODES)

@@ -9,13 +9,10 @@ from typing import Annotated, Literal
 import typer
 
 from app.exits import guarded
+from app.options import LOCAL, RUNS, Debug, RunsRoot
 
 app = typer.Typer(rich_markup_mode=None)
 AsJson = Annotated[bool, typer.Option("--json", help="Print the counts as JSON on standard output.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-RunsRoot = Annotated[
-    Path, typer.Option("--runs", metavar="DIR", help="Where run folders are.", envvar="WARPSMITH_RUNS")
-]
 KindOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -62,7 +59,7 @@ def export_dataset(
         bool, typer.Option("--keep-duplicates", help="Write the same content more than once.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier data set.")] = False,
-    runs: RunsRoot = Path("runs"),
+    runs: RunsRoot = RUNS,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -118,7 +115,7 @@ def env(
     executor: Annotated[
         str,
         typer.Option(metavar="SPEC", envvar="WARPSMITH_EXECUTOR", help="Where kernels are judged: local or command:…"),
-    ] = "local",
+    ] = LOCAL,
     debug: Debug = False,
 ) -> None:
     """Serve the judge of a task as a reset/step environment, for training.

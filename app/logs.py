@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from app.exits import DONE, REJECTED, guarded
+from app.options import RUNS, Debug, RunsRoot
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -32,13 +32,11 @@ def logs(
     role: Annotated[
         list[str] | None, typer.Option(metavar="ROLE", help="Only planner, coder or analyst; may be repeated.")
     ] = None,
-    runs: Annotated[
-        Path, typer.Option("--runs", metavar="DIR", help="Where run folders are.", envvar="WARPSMITH_RUNS")
-    ] = Path("runs"),
+    runs: RunsRoot = RUNS,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the lines as JSON, as they stand in events.jsonl.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Show what a run did, one line an event; with --follow also what it does."""
     with guarded(debug):
