@@ -60,12 +60,12 @@ def piece_in(line: str) -> Piece | None:
 
 
 def speaker_of(role: str, turn: str) -> str:
-    """Who speaks in that turn, for a person: `coder 2 of iteration 3`; coders that work at the same time are apart."""
+    """Who speaks in that turn, for a person: `coder 1 of iteration 3`; coders that work at the same time are apart."""
     iteration, _, which = turn.partition("-")
     if not iteration.isdecimal():
         return role
     slot = which.removeprefix(role).strip("-")
-    numbered = f"{role} {int(slot) + 1}" if slot.isdecimal() and role == "coder" else role
+    numbered = f"{role} {slot}" if slot.isdecimal() and role == "coder" else role
     return f"{numbered} of iteration {int(iteration)}"
 
 

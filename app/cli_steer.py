@@ -10,7 +10,10 @@ import typer
 
 from app.exits import EXIT_CODES, guarded
 from app.options import (
+    LOCAL,
+    RUNS,
     Config,
+    Debug,
     Docs,
     Hints,
     LessonsFile,
@@ -18,14 +21,17 @@ from app.options import (
     MaxTokens,
     ModelOptions,
     Otel,
+    Parallel,
+    PauseAtLimit,
     RunLimits,
+    RunName,
+    RunsRoot,
+    Samples,
     State,
     grouped,
 )
 
 app = typer.Typer(rich_markup_mode=None)
-Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where run folders are.", envvar="WARPSMITH_RUNS")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 @app.command(epilog=EXIT_CODES)
@@ -46,18 +52,10 @@ def session(
         Literal["cpu", "cuda"] | None,
         typer.Option(help="Where it must be fast [that of the starting kernel, else cpu]."),
     ] = None,
-    iterations: Annotated[int | None, typer.Option(min=1, help="End after so many iterations [200].")] = None,
-    wall_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="End the search after a time: 90s, 10m, 2h.")
-    ] = None,
-    patience: Annotated[
-        int | None, typer.Option(min=1, help="End after so many attempts in a row without a gain [40].")
-    ] = None,
-    near_limit: Annotated[
-        float | None,
-        typer.Option(metavar="PERCENT", help="End when within so many percent of the physical limit [5]; 0 never."),
-    ] = None,
-    parallel: Annotated[int, typer.Option(min=1, max=16, help="Hypotheses an iteration.")] = 1,
+    limits: RunLimits,
+    pause_at_limit: PauseAtLimit = None,
+    parallel: Parallel = None,
+    samples: Samples = None,
     models: ModelOptions,
     max_dollars: MaxDollars = None,
     max_tokens: MaxTokens = None,
@@ -65,8 +63,8 @@ def session(
     docs: Docs = None,
     hint: Hints = None,
     lessons: LessonsFile = None,
-    seed: Annotated[int, typer.Option(help="Seed of builtin:autotune's search.")] = 0,
-    runs: Runs = Path("runs"),
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of builtin:autotune's search.")] = 0,
+    runs: RunsRoot = RUNS,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Override a size of the task; may be repeated."),
@@ -79,7 +77,7 @@ def session(
             envvar="WARPSMITH_EXECUTOR",
             help="Where kernels are judged: local, command:CMD.",
         ),
-    ] = "local",
+    ] = LOCAL,
     state: State = None,
     otel: Otel = None,
     plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a screen, as without a terminal.")] = False,
@@ -105,8 +103,10 @@ def session(
             target=target,
             start=start,
             settings=tuple(settings or ()),
-            limits=RunLimits(iterations=iterations, wall_time=wall_time, patience=patience, near_limit=near_limit),
-            parallel=parallel,
+            limits=limits,
+            parallel=parallel or 1,
+            samples=samples or 1,
+            pause_at_limit=bool(pause_at_limit),
             asked=models.asked(config, max_dollars=max_dollars, max_tokens=max_tokens),
             docs=tuple(docs or ()),
             hints=tuple(hint or ()),
@@ -127,13 +127,13 @@ def session(
     "2 it could not be given, or nothing was heard of it; 130 stopped by Ctrl-C."
 )
 def steer(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, part of its name, or `latest`.")],
+    run: RunName,
     action: Annotated[
         list[str], typer.Argument(metavar="ACTION…", help="As `hint rows are short`, `fork a3`, `budget dollars=5`.")
     ],
     *,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Don't wait until it took effect.")] = False,
-    runs: Runs = Path("runs"),
+    runs: RunsRoot = RUNS,
     as_json: Annotated[bool, typer.Option("--json", help="Print the event that answers as JSON.")] = False,
     debug: Debug = False,
 ) -> None:

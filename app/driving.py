@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import JsonValue
 
+from agents.context import OnRoleText
 from agents.control import Control
 from agents.drive import optimize
 from agents.events import OnEvent
@@ -46,7 +48,41 @@ async def drive(
         progress.note(CUTTING if at_once else FINISHING)
         control.stop("user", grace=0.0) if at_once else control.finish("user")
 
-    async def to_its_end(settings: RunSettings, changes: dict[str, JsonValue] | None) -> StopReason:
+    with run.alone(), stopped_by_signals(stop) as caught, progress:
+        await to_its_end(
+            task,
+            settings,
+            run,
+            executor,
+            control=control,
+            on_event=on_event,
+            on_text=progress.say,
+            configuration=configuration,
+            state=state,
+            changes=changes,
+            given_up=lambda: caught,
+        )
+    return caught[0] if caught else None
+
+
+async def to_its_end(
+    task: TaskSource,
+    settings: RunSettings,
+    run: RunFolder,
+    executor: Executor,
+    *,
+    control: Control,
+    on_event: OnEvent,
+    on_text: OnRoleText | None,
+    configuration: Configuration,
+    state: str | None,
+    changes: dict[str, JsonValue] | None,
+    given_up: Callable[[], object],
+) -> None:
+    """Drive the run until it is over, and close its executor. At a limit it waits for a person, where the settings say
+    so, until somebody lifts it or `given_up`. The caller holds the folder. Raises as `agents.drive.optimize`."""
+
+    async def once(settings: RunSettings, changes: dict[str, JsonValue] | None) -> StopReason:
         outcome = await optimize(
             task,
             settings,
@@ -56,33 +92,31 @@ async def drive(
             control=control,
             connections=configuration.connections,
             catalogue=configuration.catalogue,
-            on_text=progress.say,
+            on_text=on_text,
             state=state,
             changes=changes,
         )
         return outcome.reason
 
-    with run.alone(), stopped_by_signals(stop) as caught, progress:
-        try:
-            reason = await to_its_end(settings, changes)
-            while may_wait(settings, reason) and not caught:
-                await executor.close()  # others may have the device meanwhile
-                lifted = await wait_for_a_person(
-                    run,
-                    task.name,
-                    reason,
-                    on_event=on_event,
-                    on_paused=lambda: report_of(run),
-                    given_up=lambda: caught,
-                )
-                if lifted is None:
-                    break
-                settings = lifted.settings
-                control.renew()
-                reason = await to_its_end(settings, as_told(lifted.changes))
-        finally:
-            await executor.close()
-    return caught[0] if caught else None
+    try:
+        reason = await once(settings, changes)
+        while may_wait(settings, reason) and not given_up():
+            await executor.close()  # others may have the device meanwhile
+            lifted = await wait_for_a_person(
+                run,
+                task.name,
+                reason,
+                on_event=on_event,
+                on_paused=lambda: report_of(run),
+                given_up=given_up,
+            )
+            if lifted is None:
+                return
+            settings = lifted.settings
+            control.renew()
+            reason = await once(settings, as_told(lifted.changes))
+    finally:
+        await executor.close()
 
 
 def report_of(run: RunFolder) -> Path | None:

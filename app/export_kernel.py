@@ -73,9 +73,30 @@ def export_kernel(wanted: Wanted, runs: Path, as_json: bool) -> int:
 
     Raises RunFolderError, KernelError, TaskError and WarpsmithError where nothing could be exported.
     """
+    written = write_export(wanted, runs)
+    outcome = written.outcome
+    if wanted.check:
+        with waiting("judging the export") as tell:
+            raise_on_ctrl_c()
+            outcome = judge_export(written, wanted, tell)
+    _print(outcome, wanted, written.origin, as_json)
+    return outcome.code
+
+
+@dataclass(frozen=True)
+class Written:
+    """An export that was not judged again yet."""
+
+    origin: Origin
+    calls: Calls | None
+    outcome: Outcome
+
+
+def write_export(wanted: Wanted, runs: Path) -> Written:
+    """Write the files. Raises RunFolderError, KernelError, TaskError and WarpsmithError where nothing could be."""
     run, attempt = _named(wanted, runs)
     origin = origin_of(run, attempt)
-    folder = wanted.out or Path(f"{origin.word}-{origin.attempt}-{wanted.form}")
+    folder = wanted.out or Path(default_name(origin, wanted.form))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise WarpsmithError(f"{folder} is there already", "Name another place with --out.")
     calls = (
@@ -86,13 +107,17 @@ def export_kernel(wanted: Wanted, runs: Path, as_json: bool) -> int:
         raise RunFolderError(f"{run.id} has a file that leads out of its folder", "The run folder may be damaged.")
     for name, text in files.items():
         write_atomically(folder / PurePosixPath(name), text)
-    outcome = Outcome(folder.resolve(), tuple(sorted(files)))
-    if wanted.check:
-        with waiting("judging the export") as tell:
-            raise_on_ctrl_c()
-            outcome = _judged(outcome, wanted, origin, calls, tell)
-    _print(outcome, wanted, origin, as_json)
-    return outcome.code
+    return Written(origin, calls, Outcome(folder.resolve(), tuple(sorted(files))))
+
+
+def judge_export(written: Written, wanted: Wanted, tell: Progress) -> Outcome:
+    """What came of judging what was written. Raises KernelError and TaskError where it can't be read back."""
+    return _judged(written.outcome, wanted, written.origin, written.calls, tell)
+
+
+def default_name(origin: Origin, form: Form) -> str:
+    """Of the folder, where none was named."""
+    return f"{origin.word}-{origin.attempt}-{form}"
 
 
 def origin_of(run: RunFolder, attempt_id: str) -> Origin:

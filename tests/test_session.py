@@ -7,8 +7,10 @@ import dataclasses
 import json
 import os
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +34,7 @@ from app.session import dialogs
 from app.session.app import SessionApp
 from app.session.archive import Archive
 from app.session.driver import Driver
+from app.session.exports import Choice, Export, Exportable
 from app.session.keys import KEYS, PANES
 from app.session.lines import Lines, clean, folded
 from app.session.panes import KernelPane, LogPane, Pane, VerdictPane, WordsPane
@@ -94,6 +97,11 @@ def shown(app: SessionApp) -> str:
 
 def panes_seen(app: SessionApp) -> int:
     return sum(bool(pane.region) for pane in app.session.query(Pane))
+
+
+def notified(app: SessionApp) -> list[str]:
+    """What pops up now."""
+    return [note.message for note in app._notifications]
 
 
 async def stub_run(root: Path, iterations: int = 4) -> RunFolder:
@@ -375,15 +383,86 @@ async def test_help_names_every_key_and_action_and_the_palette_has_them(run: Run
         await pilot.press("escape")
 
 
-async def test_sources_are_written_into_a_folder(run: RunFolder, tmp_path: Path) -> None:
+# --- exporting --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_can_not_be_exported_is_refused_with_a_reason(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose record is not whole, and a form that does not apply."""
     app = SessionApp(run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.plan.chosen is not None)
         await pilot.press("X")
+        await until(pilot, lambda: any("does not hold" in text for text in notified(app)))
+        assert len(app.screen_stack) == 2
+        choices = (Choice("sources", "its files", None, None), Choice("torch-op", "a package", "it is torch", None))
+        monkeypatch.setattr("app.session.wheel.exportable", lambda *_: Exportable("local", "stub", choices))
+        for keys in (("X", "2"), ("X", "down", "enter")):
+            app.clear_notifications()
+            for key in keys:
+                await pilot.press(key)
+                await pilot.pause()
+            await until(pilot, lambda: "torch-op does not apply: it is torch" in notified(app))
+        await pilot.press("X", "9")
         await pilot.pause()
-        await write(pilot, str(tmp_path / "out"))
-        await until(pilot, (tmp_path / "out/build.json").exists)
-    assert "solve" in (tmp_path / "out/kernel.cpp").read_text()
+        await pilot.press("escape")
+        await pilot.pause()
+        assert len(app.screen_stack) == 2 and not app.session.story.exports
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "words"),
+    [
+        ([{"doing": "build"}, {"folder": "/o"}, {"ended": "accepted again", "status": "accepted"}], "accepted", "/o"),
+        ([{"ended": "refused: /o is there already", "status": "refused"}], "refused", "there already"),
+        ([{"folder": "/o"}], "unjudged", "boom"),
+    ],
+)
+async def test_an_export_is_told_as_it_goes_on(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, said: list[dict[str, str]], status: str, words: str
+) -> None:
+    """What its process says, and what becomes of one that ends without a word."""
+    script = f"import sys; print({chr(10).join(map(json.dumps, said))!r}); sys.stderr.write('boom')"
+    monkeypatch.setattr("app.session.export_process.command", lambda *_: [sys.executable, "-c", script])
+    app = SessionApp(run)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        export = Export("a1", "sources", Path("/nowhere"))
+        app.session._carry_out(export, "local")
+        await until(pilot, lambda: export.doing is None)
+        assert export.status == status and words in export.words
+        await pilot.pause(0.2)
+        money = [line.plain for line in app.session.query_one("#money-body", Lines).lines]
+        assert any(line.startswith(status) for line in money)
+
+
+async def test_leaving_amid_an_export_asks_and_stops_its_process(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(1000)"
+    monkeypatch.setattr("app.session.export_process.command", lambda *_: [sys.executable, "-c", script])
+    app = SessionApp(run)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        app.session._carry_out(Export("a1", "sources", tmp_path / "out"), "local")
+        await until(pilot, lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
+        await pilot.press("q")
+        await pilot.pause()
+        assert "not judged yet" in shown(app)
+        await pilot.press("n")
+        await pilot.press("q")
+        await pilot.pause()
+        await pilot.press("y")
+        await pilot.pause()
+    pid = int((tmp_path / "pid").read_text())
+    for _ in range(int(PATIENCE / 0.05)):
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+        if not Path(f"/proc/{pid}").exists():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("its process goes on")
 
 
 # --- what it costs ----------------------------------------------------------------------------------------------------
@@ -517,11 +596,11 @@ async def test_an_attached_session_hears_two_coders_apart_as_they_speak(run: Run
 
         await hears((0, "I unroll ", False), (1, "I \x1b[31mtile\n", False))
         lines = await hears((0, "by four.", True), (1, "by 64.", False))
-        first, second = (lines.index(f"coder {n} of iteration 3") for n in (1, 2))
+        first, second = (lines.index(f"coder {n} of iteration 3") for n in (0, 1))
         assert lines[first + 1] == "I unroll by four." and lines[second + 2] == "by 64."
         assert "tile" in lines[second + 1] and "\x1b" not in lines[second + 1]
         lines = await hears((0, "Next I try flags.", False))
-        assert lines.count("coder 1 of iteration 3") == 2, "another reply is another one"
+        assert lines.count("coder 0 of iteration 3") == 2, "another reply is another one"
         assert "Next I try flags." in shown(app)
 
 
@@ -584,8 +663,16 @@ async def test_a_real_run_is_steered_from_the_keyboard_to_its_end(
         await pilot.pause()
         await write(pilot, "ask how does it stand?")
         await until(pilot, lambda: bool(story.answers), "an answer")
-        await pilot.press("a")
+        await pilot.press("a", "X")  # the export is judged while the run's own judge works
+        await pilot.pause()
+        await pilot.press("1")
+        await pilot.pause()
+        await write(pilot, "out")
         await until(pilot, lambda: any(i.attempts for i in story.ideas), "an approved hypothesis")
+        await until(pilot, lambda: story.exports[0].doing is None, "an export")
+        assert story.exports[0].status == "accepted", story.exports[0].words
+        exported = {path.name for path in (tmp_path / "out").iterdir()}
+        assert exported == {"kernel.cpp", "task.h", "build.json", "README.md"}
         await pilot.press("w")
         await pilot.pause()
         await pilot.press("y")

@@ -63,7 +63,7 @@ async def test_a_run_leaves_what_was_said_with_each_speaker_apart(stage: Stage) 
     await stage.play(parallel=2)
     said = by_speaker(stage.run.path)
     assert said["planner of iteration 1"] == "Two ideas.|"
-    coders = {said[f"coder {n} of iteration 1"].split("|")[0] for n in (1, 2)}
+    coders = {said[f"coder {n} of iteration 1"].split("|")[0] for n in (0, 1)}
     assert coders == {"I try a block of 16.", "I try a block of 32."}
     assert (stage.run.path / SPOKEN).stat().st_mode & 0o777 == 0o600
     assert ("coder", "I try ") in stage.heard, "and whoever asked hears it at once, as before"
@@ -82,7 +82,7 @@ async def test_a_key_that_comes_in_pieces_is_not_written(tmp_path: Path, monkeyp
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         writer.ended(lambda _: None)(ended("coder", "0001-coder-0"))
-    assert by_speaker(tmp_path) == {"coder 1 of iteration 1": "the key is [secret], I say|"}
+    assert by_speaker(tmp_path) == {"coder 0 of iteration 1": "the key is [secret], I say|"}
     assert len(pieces(tmp_path)) > 1
 
 
@@ -147,7 +147,7 @@ def test_nothing_that_resumes_or_plans_reads_it() -> None:
     [
         ("planner", "0003-planner", "planner of iteration 3"),
         ("planner", "0003-planner-1", "planner of iteration 3"),
-        ("coder", "0012-coder-1", "coder 2 of iteration 12"),
+        ("coder", "0012-coder-1", "coder 1 of iteration 12"),
         ("analyst", "", "analyst"),
         ("analyst", "strange", "analyst"),
     ],

@@ -48,6 +48,15 @@ def missing(form: Form, language: str) -> str | None:
     return None
 
 
+def objection(form: Form, language: str, kind: str) -> str | None:
+    """Why a kernel in that language, of a task of that kind, can't be written in the form here; None when it can."""
+    if form == "torch-op" and language == "torch":
+        return "the kernel is a PyTorch module, which is no operator"
+    if form != "sources" and language != "torch" and kind == "kernelbench" and find_spec("torch") is None:
+        return "PyTorch is not installed here, and the task's Model has to be looked at"
+    return None
+
+
 def installed_and_tested(folder: Path, package: str, target: TargetName) -> Tested:
     """Install the package into a folder that is then gone, without a network, and run its self-test in a sandbox."""
     for module in ("pip", "setuptools"):

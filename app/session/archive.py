@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from memory.files import Json, RunFolderError, as_json, read_json, read_json_if_there, write_atomically
+from memory.files import RunFolderError, read_json, read_json_if_there
 from memory.runs import Attempt
 from tools.facts import TaskFacts
 from tools.profiles import Profile
@@ -28,14 +28,6 @@ class Filed:
     kernel: Kernel
     verdict: Verdict | None
     profile: Profile | None
-
-    def write_sources(self, folder: Path) -> Path:
-        """The kernel's files, and `build.json` with tunables and flags; the folder. Raises RunFolderError."""
-        for name, text in self.kernel.files.items():
-            write_atomically(folder / PurePosixPath(name), text)
-        build: Json = {"attempt": self.attempt.id, "defines": {**self.kernel.defines}, "flags": [*self.kernel.flags]}
-        write_atomically(folder / "build.json", as_json(build))
-        return folder.absolute()
 
 
 class Archive:

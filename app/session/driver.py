@@ -6,12 +6,10 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from queue import SimpleQueue
 
 from agents.control import Control
-from agents.drive import optimize
 from agents.events import OnEvent
-from agents.settings import Role
+from app.driving import to_its_end
 from app.optimize import Prepared
 from memory.runs import RunFolder
 
@@ -24,11 +22,10 @@ class Driver:
     run: RunFolder
     state: str | None = None
     on_event: OnEvent = field(default=lambda _: None)
-    said: SimpleQueue[tuple[str, str]] = field(default_factory=SimpleQueue)
-    """Pieces of models' replies as they come, by role."""
     error: BaseException | None = None
     """What ended the run out of order; read once `is_alive` is false."""
     _control: Control = field(default_factory=Control)
+    _is_to_stop: bool = False
     _loop: asyncio.AbstractEventLoop | None = None
     _thread: threading.Thread | None = None
     _on_end: Callable[[], None] = field(default=lambda: None)
@@ -42,7 +39,9 @@ class Driver:
         return self._thread is not None and self._thread.is_alive()
 
     def stop(self, at_once: bool = False) -> None:
-        """End the run in order when the call that goes on is finished, or at once; what was found is kept."""
+        """End the run in order when the call that goes on is finished, or at once; what was found is kept. A run that
+        waits at its limit waits no longer."""
+        self._is_to_stop = True
         if self._loop is not None and self.is_alive:
             how = (lambda: self._control.stop("user", 0.0)) if at_once else (lambda: self._control.finish("user"))
             try:
@@ -64,21 +63,17 @@ class Driver:
     async def _drive(self) -> None:
         self._loop = asyncio.get_running_loop()
         asked = self.asked
-        try:
-            await optimize(
+        with self.run.alone():
+            await to_its_end(
                 asked.task,
                 asked.settings,
                 self.run,
                 asked.executor,
-                self.on_event,
                 control=self._control,
-                connections=asked.configuration.connections,
-                catalogue=asked.configuration.catalogue,
-                on_text=self._say,
+                on_event=self.on_event,
+                on_text=None,  # as the screen hears it, so does one in another process
+                configuration=asked.configuration,
                 state=self.state,
+                changes=None,
+                given_up=lambda: self._is_to_stop,
             )
-        finally:
-            await asked.executor.close()
-
-    def _say(self, role: Role, piece: str) -> None:
-        self.said.put((role, piece))

@@ -60,7 +60,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("E", "edit_plan", "edit it in $EDITOR", "Plan"),
     Key("r", "write('reject ')", "reject it", "Plan"),
     Key("w", "accept", "accept the best, and end", "End"),
-    Key("X", "export", "write the chosen attempt's sources into a folder", "End"),
+    Key("X", "export", "export the chosen attempt, and have that judged", "End"),
     Key("d", "detach", "leave, and let the run go on", "End"),
     Key("q", "leave", "leave; asks before it stops a run", "End", "quit"),
     Key("ctrl+c", "leave", "the same", "End"),

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from agents.limits import STOP_WORDS
 from agents.wishes import Wishes
 from app.bill import PAID, Bill
+from app.session.exports import Export
 
 Mark: TypeAlias = Literal["kept", "same", "slower", "rejected", "unjudged", "tried", "waits", "dropped"]
 """How a node of the plan stands: an attempt's outcome, or that of a hypothesis that is no attempt yet."""
@@ -69,6 +70,8 @@ class Story:
     ended: str | None = None
     """Why, in words; None while it goes on."""
     failed: bool = False
+    at_limit: str | None = None
+    """The limit that it waits at for a person, in words."""
     successor: str | None = None
     """The run that goes on under another policy."""
     waiting: list[dict[str, Any]] = field(default_factory=list)
@@ -85,10 +88,18 @@ class Story:
     """Of models, by role."""
     bill: Bill = field(default_factory=Bill)
     wishes: Wishes = field(default_factory=Wishes)
+    exports: list[Export] = field(default_factory=list)
+    """Not of the run but of this session."""
+
+    def touch(self) -> None:
+        """Something that is shown is another one, though no line came."""
+        self.version += 1
 
     @property
     def state(self) -> str:
         """In a word or two."""
+        if self.at_limit is not None:
+            return "waits at a limit"
         if self.ended is not None:
             return "failed" if self.failed else "ended"
         if self.wishes.over is not None:
@@ -115,7 +126,7 @@ class Story:
         self.budgets = dict(line["budgets"])
         self.bill.limits(self.budgets)
         self.iterations = self.budgets.get("iterations")
-        self.ended, self.failed, self.successor, self.waiting = None, False, None, []
+        self.ended, self.failed, self.at_limit, self.successor, self.waiting = None, False, None, None, []
         self.doing = "opening the task, measuring the machine and the baseline"
 
     _on_run_resumed = _on_run_started
@@ -230,7 +241,8 @@ class Story:
         self.doing = f"stopping: {_reason(line)}; measuring the best kernel afresh"
 
     def _on_run_paused(self, line: Mapping[str, Any]) -> None:
-        self.ended, self.doing = f"waits at a limit: {_reason(line)}", str(line.get("go_on") or "")
+        self.at_limit = _reason(line)
+        self.ended, self.doing = f"waits at a limit: {self.at_limit}", "l gives a larger one"
 
     def _on_run_ended(self, line: Mapping[str, Any]) -> None:
         self.ended, self.best = _reason(line), line.get("best") or self.best

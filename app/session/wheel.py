@@ -7,19 +7,23 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from textual import work
 from textual.app import SuspendNotSupported
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from agents import steering_actions as acts
 from agents.steering_actions import Action
 from agents.steering_box import give
+from agents.steering_limits import HEEDED_AT_A_LIMIT
 from app.session.archive import Archive
+from app.session.choose import Choose
 from app.session.dialogs import Sure, Write, WriteAction
 from app.session.driver import Driver
 from app.session.editor import edit_kernel, edit_text
+from app.session.exports import Export, exportable, free_name
 from app.session.hand_over import hand_over
 from app.session.lines import clean
 from app.session.plan import Plan
@@ -49,7 +53,10 @@ class Wheel(Screen[None]):
         except RunFolderError as error:
             self.notify(clean(error.message), severity="error", markup=False)
             return
-        if self.story.ended is not None:
+        if self.story.at_limit is not None:
+            if not isinstance(action, HEEDED_AT_A_LIMIT):
+                self.notify("The run waits at a limit: this waits until l gives a larger one.", markup=False)
+        elif self.story.ended is not None:
             self.notify("The run has ended: this waits until it is resumed.", severity="warning", markup=False)
         elif not self.story.iteration:
             self.notify("Given: it takes effect once the starting kernel was judged.", markup=False)
@@ -163,24 +170,61 @@ class Wheel(Screen[None]):
         except SuspendNotSupported as error:
             raise WarpsmithError("this terminal can't be lent to an editor", "Use :edit PATH instead.") from error
 
-    # --- leaving
+    # --- exporting
 
     @work
     async def action_export(self) -> None:
-        filed = self.archive.find(self.chosen)
-        if filed is None:
+        """As `warpsmith export`: which form, where to, and then it is judged beside everything else."""
+        attempt = self.chosen
+        if attempt is None:
+            self.notify("there is no kernel to export yet")
             return
-        name = f"{clean(self.story.task, 40).replace('/', '-') or 'kernel'}-{filed.attempt.id}"
-        where = await self.app.push_screen_wait(Write(f"Write the sources of {filed.attempt.id} into", name))
-        if where:
-            try:
-                self.notify(f"written: {filed.write_sources(Path(where).expanduser())}", markup=False)
-            except (OSError, RunFolderError) as error:
-                self.notify(clean(str(error)), severity="error", markup=False)
+        try:
+            found = exportable(self.run, attempt)
+        except RunFolderError as error:
+            self.notify(clean(str(error)), severity="error", markup=False, timeout=8)
+            return
+        rows = [
+            (c.form, c.what, c.objection or (f"not judged here: {c.note}" if c.note else "")) for c in found.choices
+        ]
+        best = "" if attempt == self.story.best else f" (the best is {self.story.best}: b chooses it)"
+        place = await self.app.push_screen_wait(Choose(f"Export {attempt} as{best}", rows))
+        if place is None:
+            return
+        form, _, objection, _ = found.choices[place]
+        if objection is not None:
+            self.notify(clean(f"{form} does not apply: {objection}"), severity="error", markup=False, timeout=8)
+            return
+        name = free_name(f"{found.word}-{attempt}-{form}")
+        where = await self.app.push_screen_wait(Write(f"Write {attempt} as {form} into the folder", name))
+        if where and where.strip():
+            self._carry_out(Export(attempt, form, Path(where.strip()).expanduser().absolute()), found.executor)
+
+    @work
+    async def _carry_out(self, export: Export, executor: str) -> None:
+        self.story.exports.append(export)
+        self.notify(f"{export.attempt} is exported as {export.form}: pane 5 says how it stands", markup=False)
+        try:
+            await export.carry_out(self.run, executor, self.story.touch)
+        except OSError as error:
+            export.fail(str(error))
+        self.story.touch()
+        severity = {"accepted": "information", "unjudged": "warning"}.get(export.status, "error")
+        self.notify(
+            clean(export.words, 600),
+            title="exported" if export.is_written else "not exported",
+            severity=cast(SeverityLevel, severity),
+            markup=False,
+            timeout=15,
+        )
+
+    # --- leaving
 
     @work
     async def action_leave(self) -> None:
         driver = self.driver
+        if self.leaving is None and not await self._may_leave_exports():
+            return
         if driver is None or not driver.is_alive:
             self.app.exit()
         elif self.leaving is not None:
@@ -190,11 +234,21 @@ class Wheel(Screen[None]):
         ):
             self.leave_after(driver, self.app.exit)
 
+    async def _may_leave_exports(self) -> bool:
+        """Whether nothing is being exported, or the person leaves all the same."""
+        left = [export.attempt for export in self.story.exports if export.doing is not None]
+        question = f"The export of {', '.join(left)} is not judged yet. Leave? Its files stay."
+        return not left or await self.app.push_screen_wait(Sure(question))
+
     @work
     async def action_detach(self) -> None:
         driver = self.driver
+        if not await self._may_leave_exports():
+            return
         if driver is None or not driver.is_alive:
             self.app.exit()
+        elif self.story.at_limit is not None:
+            self.notify("It waits at a limit: l gives a larger one, then it can go on without you; q ends it.")
         elif await self.app.push_screen_wait(Sure("Leave, and let the run go on in the background?")):
             self.leave_after(driver, self._hand_over)
 

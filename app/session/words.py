@@ -220,6 +220,10 @@ def money_lines(story: Story, width: int, elapsed: float) -> list[Text]:
         lines += labelled(by[: LABEL - 1], answer, width)
     if not (story.hints or story.answers or wishes.pinned or wishes.forbidden_in(wishes.hears)):
         lines += folded("nothing yet: h gives a hint, x forbids an idea, / asks a question", width, "dim")
+    if story.exports:
+        lines += [Text(), head("Exported")]
+    for export in story.exports:
+        lines += labelled(export.status or "goes on", export.words, width)
     return lines
 
 
