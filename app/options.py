@@ -68,8 +68,8 @@ PauseAtLimit = Annotated[
     bool | None,
     typer.Option(
         "--pause-at-limit/--end-at-limit",
-        help="At a limit wait for a person instead of ending: from another terminal `warpsmith resume RUN` with a "
-        "larger limit lets it go on [end].",
+        help="At a limit wait for a person instead of ending: a larger one, from another terminal by `warpsmith resume "
+        "RUN` or `warpsmith steer RUN budget …`, lets it go on [end].",
         show_default=False,
     ),
 ]

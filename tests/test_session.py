@@ -613,6 +613,33 @@ def started(root: Path) -> Driver:
     return driver
 
 
+async def test_a_run_that_waits_at_its_limit_is_lifted_by_the_key(tmp_path: Path) -> None:
+    settings = RunSettings(budgets=Budgets(iterations=1, near_limit=None), pause_at_limit=True)
+    config: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "command": ["warpsmith", "session"]}
+    asked = Prepared(TASK, settings, StubExecutor(_seconds), configure(Asked(), {}, tmp_path), {})
+    driver = Driver(asked, RunFolder.create(tmp_path / "runs", "stub", config))
+    driver.start()
+    app = SessionApp(driver.run, driver)
+    story = app.session.story
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: story.at_limit is not None)
+        assert "WAITS AT A LIMIT" in shown(app) and story.iteration == 1
+        await pilot.press("d")
+        await until(pilot, lambda: any("waits at a limit" in text for text in notified(app)))
+        for key, text in (("h", "hint rows are short"), ("l", "budget iterations=1"), ("l", "budget iterations=3")):
+            await pilot.press(key)
+            await pilot.pause()
+            await write(pilot, text)
+        await until(pilot, lambda: story.at_limit is not None and story.iteration == 3)
+        refused = [line for line in driver.run.events() if line["event"] == "steer_refused"]
+        assert [line["action"] for line in refused] == ["budget"] and story.hints == ["rows are short"]
+        await pilot.press("q")
+        await pilot.pause()
+        await pilot.press("y")
+        await until(pilot, lambda: not driver.is_alive)
+    assert driver.error is None and (RunFolder(driver.run.path).outcome() or {})["iterations"] == 3
+
+
 def test_without_a_terminal_a_session_is_lines(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     assert not has_screen()
     assert attach_to(str(run.path), run.path.parent, plain=False, as_json=False) == 0
