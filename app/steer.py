@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +54,8 @@ def steer(run: RunFolder, action: Action, *, patience: float | None, as_json: bo
 def _when(run: RunFolder, at_work: bool, at_limit: bool) -> str:
     """When what was given is heeded, in words."""
     if at_limit:
-        return f"it waits at a limit, and heeds it once that is larger: warpsmith steer {run.id} budget NAME=VALUE"
+        raise_it = f"warpsmith steer {shlex.quote(str(run.path))} budget NAME=VALUE"
+        return f"it waits at a limit, and heeds it once that is larger: {raise_it}"
     return "its process will heed it" if at_work else "no process works on it: `warpsmith resume` will heed it"
 
 

@@ -166,7 +166,7 @@ def test_what_is_folded_piece_by_piece_is_what_is_folded_at_once(
     voices, whole, amid = Voices(), list[list[str]](), dict[str, list[str]]()
     for (speaker, text, is_last), width in zip(said, widths, strict=False):
         voices.hear([Piece(speaker, text, is_last)])
-        voices.lines(width)
+        voices.lines(width, 10)
         if speaker not in amid and text.strip():
             amid[speaker] = [speaker, ""]
             whole.append(amid[speaker])
@@ -174,5 +174,14 @@ def test_what_is_folded_piece_by_piece_is_what_is_folded_at_once(
             amid[speaker][1] = amid[speaker][1] + text if amid[speaker][1] else text.lstrip()
             if is_last:
                 del amid[speaker]
+    voices.hear([Piece(speaker, "", True) for speaker in "ab"])  # what goes on is shown after what is over
     expected = [line for speaker, text in whole[-12:] for line in (Text(speaker), *folded(text, 30), Text())]
-    assert [line.plain for line in voices.lines(30)] == [line.plain for line in expected]
+    assert [line.plain for line in voices.lines(30, 10)] == [line.plain for line in expected]
+
+
+def test_of_several_that_speak_at_once_each_is_seen() -> None:
+    voices = Voices()
+    voices.hear([Piece("a", "1\n2\n3\n4", False), Piece("b", "5\n6\n7\n8", False), Piece("c", "whole", True)])
+    assert [line.plain for line in voices.lines(30, 10)] == ["c", "whole", "", "a", *"234", "", "b", *"678", ""]
+    voices.hear([Piece("a", "", True)])
+    assert [line.plain for line in voices.lines(30, 10)][-6:] == ["b", *"5678", ""], "one alone has all the room"

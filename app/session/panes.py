@@ -178,12 +178,12 @@ class WordsPane(Pane):
 
     def update(self, quiet: str) -> None:
         """quiet: what stands there while nobody spoke."""
-        width = self.room
-        key = (width, self.voices.version or quiet)
+        width, height = self.room, self.body.size.height
+        key = (width, height, self.voices.version or quiet)
         if key == self._shown:
             return
         self._shown = key
-        self.body.show(self.voices.lines(width) or folded(quiet, width, "dim"))
+        self.body.show(self.voices.lines(width, height) or folded(quiet, width, "dim"))
 
 
 class LogPane(Pane):

@@ -63,6 +63,19 @@ class Voices:
                 reply.add(piece.text)
                 reply.is_over = piece.is_last
 
-    def lines(self, width: int) -> list[Text]:
-        """All of it, a blank line after each reply; nothing while nobody spoke."""
-        return [line for reply in self._replies for line in (*reply.lines(width), Text())]
+    def lines(self, width: int, height: int) -> list[Text]:
+        """All of it, a blank line after each reply; nothing while nobody spoke.
+
+        Those that go on are below the others, and of several that go on at the same time only as much is shown as has
+        room in `height` lines, so that all are seen.
+        """
+        going = [reply for reply in self._replies if not reply.is_over]
+        most = max(2, height // len(going) - 2) if len(going) > 1 else None
+        shown = [reply.lines(width) for reply in self._replies if reply.is_over]
+        shown += [_end(reply.lines(width), most) for reply in going]
+        return [line for lines in shown for line in (*lines, Text())]
+
+
+def _end(lines: list[Text], most: int | None) -> list[Text]:
+    """Who speaks, and the last lines of what was said."""
+    return lines if most is None else [lines[0], *lines[1:][-most:]]
