@@ -23,7 +23,7 @@ from stub_executor import TASK, StubExecutor
 from textual.pilot import Pilot
 
 from agents.drive import optimize
-from agents.events import Event
+from agents.events import Event, Journal
 from agents.settings import Budgets, Models, RunSettings
 from agents.spoken import SPOKEN
 from agents.steering_actions import ACTION, ACTIONS
@@ -59,7 +59,7 @@ extern "C" void solve(const task::Args& args, void*) {
     for (int64_t i = 0; i < args.x_size; ++i) args.out[i] = 2 * args.x[i] + args.y[i];
 }
 """
-PATIENCE = 150.0
+PATIENCE = 5.0
 """Seconds until something counts as not happening at all."""
 HOSTILE = (
     "[bold red]not markup[/] [@click=app.exit]x[/] \x1b[31m\x1b]0;title\x07 \u202eright to left\u202c "
@@ -638,6 +638,23 @@ async def test_a_run_that_waits_at_its_limit_is_lifted_by_the_key(tmp_path: Path
         await pilot.press("y")
         await until(pilot, lambda: not driver.is_alive)
     assert driver.error is None and (RunFolder(driver.run.path).outcome() or {})["iterations"] == 3
+
+
+async def test_a_run_whose_process_is_gone_is_said_to_have_stopped(run: RunFolder) -> None:
+    """Also one that waited at its limit; and it goes on as soon as a process has it again."""
+    log = run.path / "events.jsonl"
+    told = [line for line in log.read_text().splitlines() if json.loads(line)["event"] not in ("stopping", "run_ended")]
+    log.write_text("\n".join(told) + "\n")
+    app = SessionApp(run)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.state == "stopped")
+        await pilot.press("p")
+        await until(pilot, lambda: any("warpsmith resume" in text for text in notified(app)))
+        with Journal(log, lambda _: None) as journal:
+            await until(pilot, lambda: app.session.story.state == "running")
+            journal.tell("run_paused", reason="iterations", go_on="")
+            await until(pilot, lambda: app.session.story.state == "waits at a limit")
+        await until(pilot, lambda: "STOPPED" in shown(app))
 
 
 def test_without_a_terminal_a_session_is_lines(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

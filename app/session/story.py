@@ -72,6 +72,8 @@ class Story:
     failed: bool = False
     at_limit: str | None = None
     """The limit that it waits at for a person, in words."""
+    is_gone: bool = False
+    """No process works on it, though it has not ended."""
     successor: str | None = None
     """The run that goes on under another policy."""
     waiting: list[dict[str, Any]] = field(default_factory=list)
@@ -91,6 +93,13 @@ class Story:
     exports: list[Export] = field(default_factory=list)
     """Not of the run but of this session."""
 
+    def see(self, at_work: bool) -> None:
+        """Whether a process works on the run now."""
+        is_gone = not at_work and (self.ended is None or self.at_limit is not None)
+        if is_gone != self.is_gone:
+            self.is_gone = is_gone
+            self.touch()
+
     def touch(self) -> None:
         """Something that is shown is another one, though no line came."""
         self.version += 1
@@ -98,6 +107,8 @@ class Story:
     @property
     def state(self) -> str:
         """In a word or two."""
+        if self.is_gone:
+            return "stopped"
         if self.at_limit is not None:
             return "waits at a limit"
         if self.ended is not None:

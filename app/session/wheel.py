@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from textual import work
 from textual.app import SuspendNotSupported
@@ -31,7 +31,11 @@ from app.session.story import Story
 from app.steer_words import action_of, plan_of
 from memory.files import RunFolderError
 from memory.runs import RunFolder
+from memory.tail import is_held
 from tools.errors import WarpsmithError
+
+SEE_EVERY: Final = 1.0
+"""Seconds between two looks whether the run's process lives."""
 
 
 class Wheel(Screen[None]):
@@ -45,6 +49,23 @@ class Wheel(Screen[None]):
         self.plan = Plan(self.follow)
         self.leaving: Callable[[], None] | None = None
         """What is done once the run that is driven here has ended."""
+        self._unseen = 0
+
+    def on_mount(self) -> None:
+        if self.driver is None:
+            self.set_interval(SEE_EVERY, self._see_process)
+
+    def _see_process(self) -> None:
+        """Whether the run's process lives. Between two of its parts nobody holds the log for a moment: so it is gone
+        when it was not seen twice."""
+        if self.story.version == 0:
+            return
+        try:
+            with (self.run.path / "events.jsonl").open("rb") as log:
+                self._unseen = self._unseen + 1 if is_held(log) is False else 0
+        except OSError:
+            return
+        self.story.see(self._unseen < 2)
 
     def give(self, action: Action) -> None:
         """Hand an action to the run."""
@@ -53,7 +74,10 @@ class Wheel(Screen[None]):
         except RunFolderError as error:
             self.notify(clean(error.message), severity="error", markup=False)
             return
-        if self.story.at_limit is not None:
+        if self.story.is_gone:
+            words = f"No process works on the run: this waits for `warpsmith resume {self.run.id}`."
+            self.notify(clean(words), severity="warning", markup=False)
+        elif self.story.at_limit is not None:
             if not isinstance(action, HEEDED_AT_A_LIMIT):
                 self.notify("The run waits at a limit: this waits until l gives a larger one.", markup=False)
         elif self.story.ended is not None:
