@@ -59,7 +59,7 @@ extern "C" void solve(const task::Args& args, void*) {
     for (int64_t i = 0; i < args.x_size; ++i) args.out[i] = 2 * args.x[i] + args.y[i];
 }
 """
-PATIENCE = 5.0
+PATIENCE = 150.0
 """Seconds until something counts as not happening at all."""
 HOSTILE = (
     "[bold red]not markup[/] [@click=app.exit]x[/] \x1b[31m\x1b]0;title\x07 \u202eright to left\u202c "

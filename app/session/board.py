@@ -14,7 +14,7 @@ from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-from app.session.steady import Frame
+from app.session.steady import Frame, draw_below
 
 _COLUMNS: Final = (0, 5, 12, 17)
 """Edges, as parts of the last one."""
@@ -77,4 +77,5 @@ class Board(Frame):
         if alone != self.alone:
             self.alone = alone
             self._clear_arrangement_cache()
+            draw_below(self)
             self.refresh(layout=True, repaint=False)

@@ -14,7 +14,7 @@ from textual.widgets import Input, Label, Static
 from textual.widgets.input import Selection
 
 from app.session.lines import Lines, clean
-from app.session.steady import Frame
+from app.session.steady import Frame, draw_below
 from app.steer_words import USAGES
 
 _FRAME: Final = """
@@ -144,6 +144,7 @@ class Help(Frame):
         self.screen.set_focus(body, scroll_visible=False)
 
     def close(self) -> None:
+        draw_below(self)
         self.styles.offset = None
 
     def action_leave(self) -> None:

@@ -12,7 +12,6 @@ from typing import Self
 from textual.containers import Vertical
 from textual.events import Blur, Focus
 from textual.geometry import Region, Size
-from textual.screen import Screen
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.widget import Widget
@@ -20,8 +19,19 @@ from textual.widget import Widget
 
 def draw_soon(widget: Widget) -> None:
     """Draw in the next frame what that widget has to have drawn, not in the one after it."""
-    if widget.is_mounted and widget.is_attached and isinstance(widget.screen, Screen):
-        widget.screen._dirty_widgets.add(widget)
+    if not widget.is_mounted or not widget.is_attached:
+        return
+    screen = widget.screen
+    if widget in screen._compositor.visible_widgets:  # of others the library believes that they are new
+        screen._dirty_widgets.add(widget)
+
+
+def draw_below(widget: Widget) -> None:
+    """Draw in the next frame what stands where that widget does. The library compares two layouts to know what is to be
+    drawn; where the second was asked for in between, it finds no difference."""
+    compositor = widget.screen._compositor
+    if seen := compositor.size.region.intersection(widget.region):
+        compositor._dirty_regions.add(seen)
 
 
 class Frame(Vertical):
@@ -67,7 +77,12 @@ class Steady(ScrollView):
         draw_soon(self)
         return super()._size_updated(size, self.virtual_size, container_size, layout)
 
+    def watch_virtual_size(self, _before: Size, after: Size) -> None:
+        self._scroll_update(after)
+
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        if not any(regions):
+            regions = ()  # it scrolls where it has no place now: all of it is to be drawn once it has one
         super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
         draw_soon(self)
         return self
