@@ -13,7 +13,7 @@ from agents.settings import Budgets, RunSettings
 from agents.state_address import public_address
 from app.as_before import with_models_of, with_source
 from app.batch_options import TaskLimits
-from app.budgets import near_limit_of, span_of
+from app.budgets import ends_of_search, span_of
 from app.configuration import Asked, Configuration, Sourced, configure
 from app.inputs import documents_at, lessons_at
 from tools.errors import WarpsmithError
@@ -99,23 +99,15 @@ def _settings(request: BatchRequest, old: RunSettings, configuration: Configurat
 
 def _own(each: TaskLimits, old: Budgets, configuration: Configuration | None) -> Budgets:
     """Each task's budgets. configuration: where a new batch finds what the command line does not say."""
-    budgets = old.model_dump()
     said = {} if configuration is None else configuration.budgets
-    for name in ("iterations", "patience"):
-        given = getattr(each, name)
-        if given is not None:
-            budgets[name] = given
-        elif name in said:
-            budgets[name] = said[name].value
-    if each.near_limit is not None:
-        budgets["near_limit"] = near_limit_of(each.near_limit)
     given = {
         "wall_time": span_of(each.task_wall_time, "--task-wall-time"),
         "device_time": span_of(each.task_device_time, "--task-device-time"),
         "dollars": _amount(each.task_dollars, "--task-dollars"),
         "tokens": _amount(each.task_tokens, "--task-tokens"),
     }
-    return Budgets.model_validate(budgets | {name: value for name, value in given.items() if value is not None})
+    own = {name: value for name, value in given.items() if value is not None}
+    return Budgets.model_validate(old.model_dump() | ends_of_search(each, said) | own)
 
 
 def _shared(request: BatchRequest, old: SharedBudget, configuration: Configuration, *, is_new: bool) -> SharedBudget:

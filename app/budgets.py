@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agents.settings import Budgets
+from app.batch_options import TaskLimits
 from app.configuration import Asked, Configuration, Sourced
 from app.inputs import seconds_of
 from app.options import RunLimits
@@ -17,13 +20,7 @@ def budgets_of(limits: RunLimits, configuration: Configuration) -> Budgets:
         for name, setting in (("max_dollars", "dollars"), ("max_tokens", "tokens"))
         if name in said
     }
-    for name, value in (("iterations", limits.iterations), ("patience", limits.patience)):
-        if value is not None:
-            budgets[name] = value
-        elif name in said:
-            budgets[name] = said[name].value
-    if limits.near_limit is not None:
-        budgets["near_limit"] = near_limit_of(limits.near_limit)
+    budgets |= ends_of_search(limits, said)
     wall_time = Sourced(limits.wall_time, "--wall-time") if limits.wall_time is not None else said.get("wall_time")
     if wall_time is not None:
         budgets["wall_time"] = span_of(str(wall_time.value), wall_time.source)
@@ -34,25 +31,27 @@ def budgets_of(limits: RunLimits, configuration: Configuration) -> Budgets:
 
 def budgets_over(before: Budgets, limits: RunLimits, asked: Asked) -> Budgets:
     """Those of a run that was begun before, with what the command line says otherwise. Raises WarpsmithError."""
-    said: dict[str, object] = {
-        "iterations": limits.iterations,
-        "patience": limits.patience,
+    said = {
         "dollars": asked.max_dollars,
         "tokens": asked.max_tokens,
         "wall_time": span_of(limits.wall_time, "--wall-time"),
         "device_time": span_of(limits.device_time, "--device-time"),
     }
-    budgets = before.model_dump() | {name: value for name, value in said.items() if value is not None}
+    given = {name: value for name, value in said.items() if value is not None}
+    return Budgets.model_validate(before.model_dump() | ends_of_search(limits, {}) | given)
+
+
+def ends_of_search(limits: RunLimits | TaskLimits, said: Mapping[str, Sourced[float | int | str]]) -> dict[str, object]:
+    """The iterations, the patience and the nearness to the physical limit that the command line says, and of the first
+    two else what is `said` elsewhere. Raises WarpsmithError."""
+    counts = ("iterations", "patience")
+    found: dict[str, object] = {name: said[name].value for name in counts if name in said}
+    found |= {name: given for name in counts if (given := getattr(limits, name)) is not None}
     if limits.near_limit is not None:
-        budgets["near_limit"] = near_limit_of(limits.near_limit)
-    return Budgets.model_validate(budgets)
-
-
-def near_limit_of(percent: float) -> float | None:
-    """As a fraction; 0 switches it off. Raises WarpsmithError."""
-    if not 0 <= percent < 100:
-        raise WarpsmithError(f"--near-limit {percent:g} is not a percentage below 100")
-    return percent / 100 or None
+        if not 0 <= limits.near_limit < 100:
+            raise WarpsmithError(f"--near-limit {limits.near_limit:g} is not a percentage below 100")
+        found["near_limit"] = limits.near_limit / 100 or None
+    return found
 
 
 def span_of(text: str | None, source: str) -> float | None:
