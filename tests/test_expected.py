@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,3 +41,28 @@ def test_the_baseline_is_run_only_where_its_error_matters(
         assert 0 <= check.worst <= 1
     else:
         assert check.output == "y" and check.wrong > exact["y"].size // 2
+
+
+TASK = Path(__file__).parent / "tasks_adversary/gemm"
+
+
+def kept(values: np.ndarray, lost: int, *, nearest: bool) -> np.ndarray:
+    """float32 without its last `lost` bits, in float64."""
+    bits = values.astype(np.float32).view(np.uint32) + np.uint32(1 << (lost - 1) if nearest else 0)
+    return (bits >> np.uint32(lost) << np.uint32(lost)).view(np.float32).astype(np.float64)
+
+
+@pytest.mark.parametrize("distribution", ["given", "heavy_tailed", "shifted", "sparse", "structured"])
+@pytest.mark.parametrize("nearest", [True, False])
+def test_products_of_operands_in_tf32_pass_where_the_policy_allows_them(distribution: str, nearest: bool) -> None:
+    """Both ways in which hardware gets its operands; on a ramp rounding errors of neighbours are alike and add up."""
+    reference = load_reference(read_task(TASK).model_copy(update={"policy": "tf32"}))
+    for seed in range(12):
+        inputs = reference.draw(0, seed, distribution)
+        a, b = inputs.values()
+        product = (kept(a, 13, nearest=nearest) @ kept(b, 13, nearest=nearest)).astype(np.float32)
+        assert Expected(reference, 0, inputs, "tf32").check({"c": product}).ok
+        assert not Expected(reference, 0, inputs, "tf32").check({"c": np.zeros_like(product)}).ok
+    if distribution != "shifted":
+        short = (kept(a, 16, nearest=True) @ kept(b, 16, nearest=True)).astype(np.float32)
+        assert Expected(reference, 0, inputs, "strict").check({"c": short}).ok is False

@@ -19,11 +19,11 @@ from tools.errors import TaskError
 from tools.expected import Expected
 from tools.hardware import instruments
 from tools.numerics import QUIET, Slices, granted
-from tools.reference import Reference, load_reference
+from tools.reference import Reference, _rounded, load_reference
 from tools.task import TaskSource, read_task
 from tools.tasks import torch_distributions
 from tools.tasks.kernelbench import KernelBenchBackend
-from tools.tasks.torch_reference import NearExpected, Place, jittered, share_of_floor
+from tools.tasks.torch_reference import NearExpected, Place, jittered, rounded_to, share_of_floor
 
 torch = pytest.importorskip("torch")
 TASK = Path(__file__).parent / "tasks/normalised_linear.py"
@@ -127,6 +127,16 @@ def test_jitter_is_half_a_unit_in_the_last_place(dtype: str) -> None:
     assert float((moved - 1).abs().max()) == float(torch.finfo(value.dtype).eps) / 2
     assert 300 < int((moved < 1).sum()) < 700
     assert float((jittered(torch, value, generator, 8) - 1).abs().max()) == 2.0**-8
+
+
+def test_rounding_is_to_the_nearest_and_as_on_the_host() -> None:
+    generator, rng = torch.Generator(), np.random.default_rng(0)
+    odd = torch.tensor([1 + 2.0**-9, -3 - 2.0**-9, 0.0, 2.0**-140, 1e30, 1.3], dtype=torch.float32)
+    moved = rounded_to(torch, odd, generator, 8)
+    assert moved[:4].tolist() == [1.0, -3.0, 0.0, 2.0**-140]
+    assert np.array_equal(moved.numpy(), _rounded(odd.numpy(), rng, 8))
+    assert float((moved[4:] / odd[4:].double() - 1).abs().max()) <= 2.0**-8
+    assert torch.equal(rounded_to(torch, odd, generator, None), odd.double())
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS[1:])

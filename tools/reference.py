@@ -42,7 +42,7 @@ class Backend(Protocol):
     def figure(self, name: str, inputs: Inputs) -> float | None: ...
     def model(self, workload: int) -> tuple[object, list[tuple[str | None, object]], dict[str, str]] | None: ...
     def near(self, workload: int, inputs: Inputs) -> NearExpected | None: ...
-    def noise(self, workload: int, inputs: Inputs, bits: int | None) -> Outputs | None: ...
+    def noise(self, workload: int, inputs: Inputs, bits: int | None, *, rounded: bool) -> Outputs | None: ...
     def transformed(self, name: str, array: Array, rng: np.random.Generator, *, signed: bool) -> Array | None: ...
     def forget(self) -> None: ...
 
@@ -132,7 +132,7 @@ class Reference:
         rounding of its own dtype, what no kernel can do better than; or, for a part, by one that the policy allows.
 
         For `numerics.compare(noise=...)`: it keeps results of heavy cancellation from failing correct kernels. Costs
-        one more oracle run, or two without `oracle`, its value at `inputs`; another one where the policy is loose.
+        one more oracle run, or two without `oracle`, its value at `inputs`; another two where the policy is loose.
         """
         exact = self.oracle(workload, inputs) if oracle is None else oracle
         if exact is None:
@@ -141,15 +141,23 @@ class Reference:
         bits = POLICY_BITS.get(self.source.policy)
         if bits is None:
             return found
-        allowed = self._moved(workload, inputs, exact, bits)
-        return {name: np.maximum(value, POLICY_NOISE * allowed[name]) for name, value in found.items()}
+        allowed = [self._moved(workload, inputs, exact, bits, rounded=each) for each in (False, True)]
+        return {
+            name: np.maximum(value, POLICY_NOISE * np.maximum(*(each[name] for each in allowed)))
+            for name, value in found.items()
+        }
 
-    def _moved(self, workload: int, inputs: Inputs, exact: Outputs, bits: int | None) -> Outputs:
-        near = self._backend.noise(workload, inputs, bits)
+    def _moved(
+        self, workload: int, inputs: Inputs, exact: Outputs, bits: int | None, *, rounded: bool = False
+    ) -> Outputs:
+        """By errors of random signs, or where `rounded` by those that rounding makes: of neighbours that are nearly
+        equal, as on a ramp, they are alike and add up."""
+        near = self._backend.noise(workload, inputs, bits, rounded=rounded)
         if near is not None:
             return near
         rng = np.random.default_rng(0)
-        moved = self.oracle(workload, {name: _jittered(value, rng, bits) for name, value in inputs.items()})
+        move = _rounded if rounded else _jittered
+        moved = self.oracle(workload, {name: move(value, rng, bits) for name, value in inputs.items()})
         assert moved is not None
         with np.errstate(invalid="ignore", over="ignore"):
             return {
@@ -314,10 +322,25 @@ def _jittered(value: Value, rng: np.random.Generator, most: int | None) -> Value
     `most` significant bits."""
     if not isinstance(value, np.ndarray) or value.dtype not in FLOATS:
         return value
-    bits = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}[DTYPES[value.dtype]]
-    bits = bits if most is None else min(bits, most)
+    bits = _bits(value, most)
     signs = 2.0 * rng.integers(0, 2, value.shape, dtype=np.int8) - 1.0
     return np.asarray(value.astype(np.float64) * (1 + signs * 2.0**-bits))
+
+
+def _rounded(value: Value, rng: np.random.Generator, most: int | None) -> Value:
+    """A floating array in float64, rounded to `most` significant bits or to those of its own dtype."""
+    del rng
+    if not isinstance(value, np.ndarray) or value.dtype not in FLOATS:
+        return value
+    scale = 2.0 ** _bits(value, most)
+    fraction, exponent = np.frexp(value.astype(np.float64))
+    return np.asarray(np.ldexp(np.rint(fraction * scale) / scale, exponent))
+
+
+def _bits(value: Array, most: int | None) -> int:
+    """Significant ones."""
+    bits = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}[DTYPES[value.dtype]]
+    return bits if most is None else min(bits, most)
 
 
 @contextmanager

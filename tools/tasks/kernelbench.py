@@ -20,7 +20,7 @@ import numpy as np
 from tools.errors import TaskError
 from tools.task import TaskSource
 from tools.tasks.torch_distributions import transformed
-from tools.tasks.torch_reference import NearExpected, Place, jittered, torch_place
+from tools.tasks.torch_reference import NearExpected, Place, jittered, rounded_to, torch_place
 from tools.tasks.user_code import load_module, require_memory, user_call
 from tools.tasks.values import (
     FLOATS,
@@ -102,15 +102,16 @@ class KernelBenchBackend:
             return None
         return NearExpected(self.place, own, oracle)
 
-    def noise(self, workload: int, inputs: Inputs, bits: int | None) -> Outputs | None:
-        """How far the oracle's outputs move (see `Reference.noise`) when inputs are rounded to so many bits, or to
-        those of their dtype, computed on the GPU; None where that has no part in it."""
+    def noise(self, workload: int, inputs: Inputs, bits: int | None, *, rounded: bool) -> Outputs | None:
+        """How far the oracle's outputs move (see `Reference.noise`) when inputs move by half a unit of so many bits, or
+        of those of their dtype, or are `rounded` to them; on the GPU; None where that has no part in it."""
         if not self.on_gpu:
             return None
         exact = self._forwarded(workload, inputs, self._tensors(inputs, wide=True))
         generator = self._torch.Generator(device=self.place.device).manual_seed(0)
+        move = rounded_to if rounded else jittered
         moved_inputs = {
-            name: jittered(self._torch, value, generator, bits) for name, value in self._tensors(inputs).items()
+            name: move(self._torch, value, generator, bits) for name, value in self._tensors(inputs).items()
         }
         moved = self._forwarded(workload, inputs, moved_inputs)
         return {

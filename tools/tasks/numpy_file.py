@@ -57,7 +57,7 @@ class NumpyBackend:
     def near(self, workload: int, inputs: Inputs) -> None:
         """None: NumPy computes on the host."""
 
-    def noise(self, workload: int, inputs: Inputs, bits: int | None) -> None:
+    def noise(self, workload: int, inputs: Inputs, bits: int | None, *, rounded: bool) -> None:
         """None: NumPy computes on the host."""
 
     def transformed(self, name: str, array: Array, rng: np.random.Generator, *, signed: bool) -> None:

@@ -189,6 +189,16 @@ def jittered(torch: Any, tensor: Any, generator: Any, bits: int | None) -> Any:
     return tensor.double() * (1 + (signs.double() * 2 - 1) * rounding)
 
 
+def rounded_to(torch: Any, tensor: Any, generator: Any, bits: int | None) -> Any:
+    """A floating tensor in float64, rounded to so many significant bits if its dtype has more."""
+    del generator
+    if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
+        return tensor
+    scale = 1 / max(float(torch.finfo(tensor.dtype).eps) / 2, 0.0 if bits is None else 2.0**-bits)
+    fraction, exponent = torch.frexp(tensor.double())
+    return torch.ldexp((fraction * scale).round() / scale, exponent)
+
+
 def _shared(torch: Any, array: Array) -> Any:
     """A tensor over the array's own memory where that can be, which nobody writes through it."""
     if not (array.flags.c_contiguous and array.flags.writeable):
