@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from agents.events import Event
 from app.exits import DONE, REJECTED
 from app.inputs import find_run
+from app.plain import one_line
 from tools.errors import WarpsmithError
 
 if TYPE_CHECKING:
@@ -60,28 +61,24 @@ def attach_to(name: str, runs: Path, *, plain: bool, as_json: bool) -> int:
 def _on_screen(request: Request) -> int:
     """The run in a thread, the screen in this one; afterwards the summary, as `optimize` prints it."""
     from app.optimize import finish, prepared
-    from app.session.app import SessionApp
-    from app.session.driver import Driver
     from app.terminal import console_for
+    from app.tracing import require_traces
     from memory.runs import RunFolder
 
+    require_traces(request.otel, os.environ)
     asked = prepared(request)
     run = RunFolder.create(request.runs, asked.task.name, asked.config)
     for text in request.hints:
         run.add_hint(text, 1)
     console = console_for()
     while True:
-        driver = Driver(asked, run, request.state)
-        driver.start()
-        try:
-            SessionApp(run, driver).run()
-        finally:
-            driver.stop()
-            driver.join()
-        if driver.error is not None:
+        error, warnings = _sit_beside(asked, run, request)
+        for text in warnings:
+            console.print(f"warning: {one_line(text)}", markup=False, highlight=False, soft_wrap=True)
+        if error is not None:
             if not RunFolder(run.path).attempts():
                 shutil.rmtree(run.path, ignore_errors=True)
-            raise driver.error
+            raise error
         if (run.path / BACKGROUND).exists():
             words = f"goes on   in the background: warpsmith session --attach {run.id}"
             console.print(words, markup=False, highlight=False)
@@ -91,6 +88,24 @@ def _on_screen(request: Request) -> int:
         if found is None:
             return code
         asked, run = found
+
+
+def _sit_beside(asked: Prepared, run: RunFolder, request: Request) -> tuple[BaseException | None, list[str]]:
+    """Drive a run and show it until the person leaves or it is over: what ended it out of order, and warnings."""
+    from app.session.app import SessionApp
+    from app.session.driver import Driver
+    from app.tracing import traced
+
+    warnings: list[str] = []
+    with traced(request.otel, os.environ, run.id, lambda _: None, warnings.append) as on_event:
+        driver = Driver(asked, run, request.state, on_event)
+        driver.start()
+        try:
+            SessionApp(run, driver).run()
+        finally:
+            driver.stop()
+            driver.join()
+    return driver.error, warnings
 
 
 def _going_on(asked: Prepared, run: RunFolder) -> tuple[Prepared, RunFolder] | None:

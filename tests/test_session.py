@@ -21,6 +21,7 @@ from rich.text import Text
 from small_tasks import SAXPY
 from stub_executor import TASK, StubExecutor
 from textual.pilot import Pilot
+from typer.testing import CliRunner
 
 from agents.drive import optimize
 from agents.events import Event, Journal
@@ -28,8 +29,10 @@ from agents.settings import Budgets, Models, RunSettings
 from agents.spoken import SPOKEN
 from agents.steering_actions import ACTION, ACTIONS
 from agents.steering_box import BOX, Box
+from app import cli_steer
 from app.configuration import Asked, configure
-from app.optimize import Prepared
+from app.optimize import Prepared, Request
+from app.options import RunLimits
 from app.session import dialogs
 from app.session.app import SessionApp
 from app.session.archive import Archive
@@ -666,6 +669,19 @@ def test_without_a_terminal_a_session_is_lines(run: RunFolder, capsys: pytest.Ca
     assert [line["event"] for line in lines][-1] == "run_ended"
     EventLines().show(Event(event="plan_waits", fields={"iteration": 1, "hypotheses": []}, bound={"run": "x"}))
     assert json.loads(capsys.readouterr().out) == {"event": "plan_waits", "run": "x", "iteration": 1, "hypotheses": []}
+
+
+def test_a_session_takes_the_limits_that_optimize_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Request] = []
+    monkeypatch.setattr("app.session_start.start_session", lambda request, **_: asked.append(request) or 0)
+    words = ("--device-time", "1h", "--samples", "2", "--parallel", "3", "--pause-at-limit", "--patience", "7")
+    for given in ((), words):
+        done = CliRunner().invoke(cli_steer.app, ["session", str(tmp_path), *given])
+        assert done.exit_code == 0, done.output
+    plain, limited = asked
+    assert (plain.samples, plain.parallel, plain.pause_at_limit, plain.limits) == (1, 1, False, RunLimits())
+    assert (limited.samples, limited.parallel, limited.pause_at_limit) == (2, 3, True)
+    assert limited.limits == RunLimits(device_time="1h", patience=7)
 
 
 def test_a_session_is_about_one_run(tmp_path: Path) -> None:
