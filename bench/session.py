@@ -4,7 +4,9 @@ changed on the screen.
     python -m bench.session [--attempts 200] [--rounds 6]
 
 The run is synthetic: attempts with sources of 4 to 30 KB, and ten events each. The session is a process of its own on a
-pseudo-terminal of 160 by 48, so what is timed is what a person waits for, but for the terminal's own drawing.
+pseudo-terminal of 160 by 48, so what is timed is what a person waits for, but for the terminal's own drawing. Of an
+escape the wait for more of a sequence is taken off: it is no work of ours. `over_bound` names the keys whose last byte
+comes later than 50 ms in the median.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import psutil
 
 from agents.events import Journal
 from agents.settings import Models
+from app.session.terminal import ESCAPE_WAIT
 from memory.ledger import Outcome
 from memory.runs import Attempt, RunFolder
 from tests.synthetic_run import _accepted as accepted
@@ -64,9 +67,10 @@ KEYS: tuple[tuple[str, bytes], ...] = (
     ("plan", b"1"),
     ("help", b"?"),
     ("back", b"\x1b"),
+    ("hint", b"h"),
+    ("letter", b"a"),
+    ("leave", b"\x1b"),
 )
-ESCAPE_WAIT = 0.1
-"""Seconds that a terminal program waits after an escape, in case more of a sequence comes: no work of ours."""
 
 
 def make_run(root: Path, attempts: int) -> RunFolder:
@@ -160,6 +164,7 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *SIZE, 0, 0))
         command = [sys.executable, "-P", "-m", "app.start", "session", "--attach", str(run.path)]
         environment = os.environ | {"TERM": "xterm-256color", "PYTHONPATH": str(Path(__file__).parent.parent)}
+        environment |= {"ESCDELAY": f"{ESCAPE_WAIT * 1000:.0f}"}  # whether the machine is a near one or not
         self.process = subprocess.Popen(
             command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
         )
@@ -232,6 +237,7 @@ def _measured(terminal: Terminal, attempts: int, rounds: int, started: float) ->
     before = terminal.cpu_ms
     time.sleep(IDLE)
     idle = (terminal.cpu_ms - before) / (IDLE * 10)
+    last = {name: _figures([last for _, last in all_of]) for name, all_of in by_key.items()}
     all_used = [spent for all_of in used.values() for spent in all_of]
     return {
         "attempts": attempts,
@@ -242,7 +248,8 @@ def _measured(terminal: Terminal, attempts: int, rounds: int, started: float) ->
         "cpu_ms_a_key": round(statistics.mean(all_used), 1),
         "cpu_ms_by_key": {name: round(statistics.median(all_of), 1) for name, all_of in used.items()},
         "idle_percent_of_a_core": round(idle, 2),
-        "last_byte_by_key": {name: _figures([last for _, last in all_of]) for name, all_of in by_key.items()},
+        "last_byte_by_key": last,
+        "over_bound": [name for name, figures in last.items() if figures["median_ms"] >= BOUND_MS],
         "memory_mb": terminal.leave(),
     }
 
@@ -264,8 +271,8 @@ def main() -> int:
     options = parser.parse_args()
     found = measure(options.attempts, options.rounds)
     print(json.dumps(found, indent=1))
-    first = found["first_byte"]
-    return 0 if isinstance(first, dict) and first["median_ms"] < BOUND_MS else 1
+    last = found["last_byte"]
+    return 0 if isinstance(last, dict) and last["median_ms"] < BOUND_MS else 1
 
 
 if __name__ == "__main__":

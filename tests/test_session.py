@@ -537,6 +537,9 @@ def test_a_terminal_that_goes_away_without_a_signal_ends_the_session(run: RunFol
     terminal = Terminal(run)
     try:
         assert terminal.press(b"", patience=PATIENCE) is not None
+        for key in (b"?", b"\x1b", b"\x1b[A", b"\x1b", b"h", b"\x1b"):
+            terminal.press(key, patience=0.5)
+        assert terminal.press(b"?", patience=PATIENCE) is not None, "each escape was one, and no key was lost"
         terminal.close()
         assert terminal.process.wait(PATIENCE) is not None
     finally:

@@ -11,24 +11,22 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import ClassVar, Final
 
-from textual import constants
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver as TerminalDriver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
 from app.session.driver import Driver
 from app.session.keys import KEYS
 from app.session.screen import SessionScreen
+from app.session.terminal import Keys, shorten_escape
 from memory.runs import RunFolder
 
 GRACE: Final = 3.0
 """Seconds that the screen has to put the terminal back once the run has ended."""
 
 
-ESCAPE_WAIT: Final = 0.025
-"""Seconds after an escape until it counts as the key and not as the beginning of an arrow's: on the same machine all
-of that comes at once. Over a network the library's own tenth of a second stays, and `ESCDELAY` (milliseconds) where it
-is set."""
 SEE_EVERY: Final = 1.0
 """Seconds between two looks whether the terminal is still there."""
 
@@ -46,9 +44,12 @@ class SessionApp(App[None]):
         self.animation_level = "none"
         self.session = SessionScreen(run, driver)
 
+    def get_driver_class(self) -> type[TerminalDriver]:
+        found = super().get_driver_class()
+        return Keys if found is LinuxDriver else found
+
     def on_load(self) -> None:
-        if not any(name in os.environ for name in ("ESCDELAY", "SSH_CONNECTION", "SSH_TTY")):
-            vars(constants)["ESCAPE_DELAY"] = ESCAPE_WAIT
+        shorten_escape()
 
     def on_mount(self) -> None:
         self.push_screen(self.session)

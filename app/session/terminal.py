@@ -1,0 +1,55 @@
+"""How keys come from the terminal: an escape that nothing follows is told after a fortieth of a second.
+
+Textual waits for `ESCDELAY`, but looks ten times a second whether it is over, so that it is a tenth at least. Terminals
+that know the newer way of telling keys (kitty, foot, WezTerm, Ghostty) have no such wait at all.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from codecs import getincrementaldecoder
+from contextlib import suppress
+from typing import Final
+
+from textual import constants
+from textual._parser import ParseError
+from textual._time import get_time
+from textual._xterm_parser import XTermParser
+from textual.drivers.linux_driver import LinuxDriver
+
+ESCAPE_WAIT: Final = 0.025
+"""Seconds after an escape until it counts as the key and not as the beginning of an arrow's: on the same machine all
+of that comes at once. Over a network the library's own tenth of a second stays, and `ESCDELAY` (milliseconds) where it
+is set."""
+_LOOK_EVERY: Final = 0.1
+"""Seconds between two looks whether the input is to end."""
+_AT_ONCE: Final = 4096
+"""Bytes that are read at once."""
+
+
+def shorten_escape() -> None:
+    """Let the library wait that long where the terminal is near."""
+    if not any(name in os.environ for name in ("ESCDELAY", "SSH_CONNECTION", "SSH_TTY")):
+        vars(constants)["ESCAPE_DELAY"] = ESCAPE_WAIT
+
+
+class Keys(LinuxDriver):
+    """As in Textual, but that an escape's wait is over when it is over."""
+
+    def run_input_thread(self) -> None:
+        parser = XTermParser(self._debug)
+        decode = getincrementaldecoder("utf-8")().decode
+        try:
+            while not self.exit_event.is_set():
+                until = parser._timeout_time
+                wait = _LOOK_EVERY if until is None else max(0.0, min(until - get_time(), _LOOK_EVERY))
+                if select.select([self.fileno], [], [], wait)[0]:
+                    text = decode(os.read(self.fileno, _AT_ONCE))
+                    for event in parser.feed(text) if text else ():
+                        self.process_message(event)
+                for event in parser.tick():
+                    self.process_message(event)
+        finally:
+            with suppress(EOFError, ParseError):
+                list(parser.feed(""))
