@@ -73,17 +73,21 @@ def with_given(run: RunFolder, budgets: Budgets) -> Budgets:
 
 
 def limits_at_its_end(run: RunFolder) -> dict[str, Any]:
-    """The limits that held when the run ended last, by name; nothing where it never did."""
+    """The limits for which the run ended last, by name; nothing where it never did. One may have been changed since,
+    while the best was measured afresh."""
     now: dict[str, Any] = {}
     ended: dict[str, Any] = {}
+    is_ending = False
     events: list[dict[str, Any]] = [*run.events()]
     for line in events:
         match line["event"]:
             case "run_started" | "run_resumed":
-                now = dict(line.get("budgets") or {})
+                now, is_ending = dict(line.get("budgets") or {}), False
             case "steered" if line.get("action") == "budget":
                 now |= line["about"]["limits"]
-            case "run_ended":
+            case "stopping":
+                ended, is_ending = dict(now), True
+            case "run_ended" if not is_ending:
                 ended = dict(now)
             case _:
                 pass
@@ -98,6 +102,7 @@ class AtLimit:
         events = run.events()
         self._hears = 1 + Wishes.of(events).iteration
         self._box = Box(run.path, Wishes.of(events).done)
+        self._ended = limits_at_its_end(run)
         self._raised: tuple[Command, dict[str, JsonValue]] | None = None
         self.is_over = False
         """Whether the person wants it to wait no longer."""
@@ -109,7 +114,10 @@ class AtLimit:
         self._box.__exit__(None, None, None)
 
     def look(self) -> RunSettings | None:
-        """The settings with which the run is to go on, once somebody gave a limit that lets it."""
+        """The settings with which the run is to go on, once somebody gave a limit that lets it; at once where that was
+        while the run was ending."""
+        if self._is_lifted(self._settings.budgets):
+            return self._settings
         for command in self._box.new():
             action = command.action
             if not isinstance(action, HEEDED_AT_A_LIMIT):
@@ -138,12 +146,15 @@ class AtLimit:
             raise self._still("the run waits at its limit")
         old = self._settings.budgets
         new = with_limits(old, action.limits)
-        if (reason := Standing.of(self._run).reaches(new)) is not None:
-            raise self._still("the run would end at once", reason)
-        if getattr(new, LIMIT_OF[self._reason]) == getattr(old, LIMIT_OF[self._reason]):
-            raise self._still("the run would end at once")
+        if not self._is_lifted(new):
+            raise self._still("the run would end at once", Standing.of(self._run).reaches(new))
         self._raised = command, about_limits(old, new, action)
         return self._settings.model_copy(update={"budgets": new})
+
+    def _is_lifted(self, budgets: Budgets) -> bool:
+        """Whether the limit is another one than that for which the run ended, and no other one is reached."""
+        name = LIMIT_OF[self._reason]
+        return getattr(budgets, name) != self._ended.get(name) and Standing.of(self._run).reaches(budgets) is None
 
     def _still(self, what: str, reason: StopReason | None = None) -> WarpsmithError:
         reason = reason or self._reason

@@ -22,8 +22,10 @@ from stub_batch import make_batch, plan
 from stub_executor import KERNEL
 from stub_run import REFERENCE
 
+from agents.events import Journal
 from agents.pausing import LIFT_NAME, PAUSED_NAME
 from agents.settings import Budgets, RunSettings
+from agents.steering_limits import AtLimit
 from app.signals import CUTTING, FINISHING
 from app.summary import summarize
 from memory.runs import RunFolder, list_runs
@@ -267,11 +269,31 @@ def test_a_limit_that_was_raised_while_nobody_waited_lets_a_run_be_resumed(runs_
     )
 
 
+def test_a_limit_that_was_raised_while_the_run_was_ending_is_not_waited_at(ended: Path, tmp_path: Path) -> None:
+    run = RunFolder(shutil.copytree(next(ended.iterdir()), tmp_path / "run", symlinks=True))
+    lines = (run.path / "events.jsonl").read_text().splitlines()
+    limits = {"limits": {"iterations": 3}, "before": {"iterations": 1}}
+    raised = {"event": "steered", "id": "0" * 12, "action": "budget", "iteration": 2, "about": limits}
+    (run.path / "events.jsonl").write_text("\n".join([*lines[:-1], json.dumps(raised), lines[-1]]) + "\n")
+    settings = RunSettings.model_validate(run.config()["settings"])
+    now = settings.model_copy(update={"budgets": settings.budgets.model_copy(update={"iterations": 3})})
+    with Journal(run.path / "events.jsonl", lambda _: None) as journal:
+        for limit, lifted in ((settings, None), (now, now)):
+            with AtLimit(run, limit, "iterations", journal) as hand:
+                assert hand.look() == lifted
+
+
 def test_a_run_that_was_stopped_says_that_it_ends_at_once(runs_nest: str, task: Path, ended: Path) -> None:
     shutil.copytree(ended, task.parent / "runs", symlinks=True)
     run = only_run(task)
     (run.path / "outcome.json").unlink()
     assert summarize(run).state == "stopped" and f"warpsmith resume {run.path}" in summarize(run).standing
+    pause = {"event": "steered", "id": "0" * 12, "action": "pause", "iteration": 2, "about": {}}
+    with (run.path / "events.jsonl").open("a") as log:
+        log.write(json.dumps(pause) + "\n")
+    assert "before that it waited (paused by a person)" in summarize(run).standing
+    with (run.path / "events.jsonl").open("a") as log:
+        log.write(json.dumps(pause | {"id": "1" * 12, "action": "resume"}) + "\n")
     code, said = played(runs_nest, task, "resume", str(run.path), "--iterations", "1")
     assert code == 0 and "ends at once, with a last measurement: 1 iteration is done" in said, said
 
