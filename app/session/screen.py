@@ -23,6 +23,7 @@ from app.session.driver import Driver
 from app.session.keys import PANES, TITLES, bindings, footer, groups
 from app.session.lines import Lines, brief, clean
 from app.session.panes import Headline, KernelPane, LogPane, MoneyPane, Pane, VerdictPane, WordsPane, panes
+from app.session.steady import Prompt
 from app.session.wheel import Wheel
 from app.session.words import headline
 from app.steer_words import in_words
@@ -38,7 +39,7 @@ WIDE: Final = (120, 30)
 """Columns and lines from which all panes are shown at once."""
 
 
-class SessionScreen(Wheel):
+class SessionScreen(Wheel, Prompt):
     """Follows a run folder and shows it."""
 
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
@@ -220,11 +221,6 @@ class SessionScreen(Wheel):
         self.query_one(Board).arrange_for(alone)
         self._fill()
         self._draw_tabs()
-
-    def _compositor_refresh(self) -> None:
-        """What a layout changed in passing, as the scroll bars, is drawn with it."""
-        self._compositor.update_widgets(self._dirty_widgets)
-        super()._compositor_refresh()
 
     def _draw_tabs(self) -> None:
         named = enumerate(((name, TITLES.get(name, name)) for name in PANES), start=1)

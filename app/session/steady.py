@@ -12,26 +12,40 @@ from typing import Self
 from textual.containers import Vertical
 from textual.events import Blur, Focus
 from textual.geometry import Region, Size
+from textual.screen import Screen
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.widget import Widget
 
 
+class Prompt(Screen[None]):
+    """A screen whose next frame has all that was asked for by then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.soon: set[Widget] = set()
+        """What has something to be drawn."""
+
+    def _compositor_refresh(self) -> None:
+        compositor = self._compositor
+        # Of others than these the library believes that they are new. While it lays out, it can't be asked for them.
+        compositor.update_widgets((self._dirty_widgets | self.soon) & compositor.visible_widgets.keys())
+        self.soon.clear()
+        seen = compositor.size.region  # what was to be drawn may lie outside since: the terminal became smaller
+        compositor._dirty_regions = {part for dirty in compositor._dirty_regions if (part := seen.intersection(dirty))}
+        super()._compositor_refresh()
+
+
 def draw_soon(widget: Widget) -> None:
     """Draw in the next frame what that widget has to have drawn, not in the one after it."""
-    if not widget.is_mounted or not widget.is_attached:
-        return
-    screen = widget.screen
-    if widget in screen._compositor.visible_widgets:  # of others the library believes that they are new
-        screen._dirty_widgets.add(widget)
+    if widget.is_attached and isinstance(widget.screen, Prompt):
+        widget.screen.soon.add(widget)
 
 
 def draw_below(widget: Widget) -> None:
     """Draw in the next frame what stands where that widget does. The library compares two layouts to know what is to be
     drawn; where the second was asked for in between, it finds no difference."""
-    compositor = widget.screen._compositor
-    if seen := compositor.size.region.intersection(widget.region):
-        compositor._dirty_regions.add(seen)
+    widget.screen._compositor._dirty_regions.add(widget.region)
 
 
 class Frame(Vertical):
