@@ -163,6 +163,8 @@ class SessionScreen(Wheel, Prompt):
     def _take(self, line: dict[str, Any]) -> None:
         self.story.take(line)
         kind = line["event"]
+        if kind == "task_opened" and self.driver is not None:
+            self.call_after_refresh(self._settle)  # what drives a run is loaded by then
         if self._is_behind:
             return
         if kind == "steered":
