@@ -59,9 +59,24 @@ def test_the_time_of_a_verdict_is_accounted_for() -> None:
         assert stages <= row["whole_seconds"] < stages + 0.5
         assert row["own_seconds"] == pytest.approx(row["whole_seconds"] - row["compiler_seconds"] - parts, abs=0.01)
         assert row["own_seconds"] < 1.0
-        assert row["parts"]["waiting for sanitizers"] < 0.1, "they are done before the checks are"
         assert all(time["samples"] > 100 for time in row["times"])
-    assert record["speed"]["own_seconds"] < 1.0
+    assert record["speed"]["own_seconds"] < 1.0 and record["speed"]["whole_seconds"] < 4.0
+
+
+def test_a_sweep_timed_every_trial_and_a_quick_call_every_variant() -> None:
+    swept = json.loads((GOLDEN / "speed/tune.json").read_text())["tune"]
+    assert swept["trials"] == swept["timed"] == 200 and swept["ratio"] > 1
+    assert 0 < swept["device_busy_share"] < 1 and swept["evaluations_per_minute"] > 100
+    quick = json.loads((GOLDEN / "speed/quick30.json").read_text())["quick30"]
+    assert quick["timed"] == quick["variants"] == 30
+    assert quick["together"] < 1.1 * (quick["builds"] + quick["timings"])
+
+
+def test_repeated_evaluations_agree_where_a_call_is_not_too_short() -> None:
+    """Calls of 8 us differ from worker to worker, which docs/gpu.md says."""
+    found = json.loads((GOLDEN / "speed/spread.json").read_text())["spread"]
+    assert set(found["statuses"]) == {"accepted"} and len(found["statuses"]) == 20
+    assert found["spread"]["long_rows"] < 0.02 < found["spread"]["odd"] < 0.2
 
 
 def test_two_judges_told_the_same_times() -> None:
@@ -71,7 +86,7 @@ def test_two_judges_told_the_same_times() -> None:
     for first, second in zip(one, other, strict=True):
         for a, b in zip(first["times"], second["times"], strict=True):
             assert a["workload"] == b["workload"]
-            assert a["seconds"] == pytest.approx(b["seconds"], rel=0.02)
+            assert a["seconds"] == pytest.approx(b["seconds"], rel=0.02 if a["workload"] == "long_rows" else 0.05)
 
 
 def test_every_kernel_of_the_zoo_was_profiled_live_and_called_what_its_comment_says() -> None:
