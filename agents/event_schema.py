@@ -41,7 +41,7 @@ from agents.run_events import (
     StoppingTold,
     TaskOpened,
 )
-from agents.steer_events import Answered, PlanWaits, Steered, SteerRefused
+from agents.steer_events import Answered, ExportTold, PlanWaits, Steered, SteerRefused
 
 Record: TypeAlias = Annotated[
     RunStarted
@@ -72,7 +72,8 @@ Record: TypeAlias = Annotated[
     | Steered
     | SteerRefused
     | Answered
-    | PlanWaits,
+    | PlanWaits
+    | ExportTold,
     Field(discriminator="event"),
 ]
 """Any line."""

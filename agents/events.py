@@ -54,6 +54,7 @@ EventKind: TypeAlias = Literal[
     "steer_refused",
     "answered",
     "plan_waits",
+    "exported",
 ]
 
 
@@ -86,7 +87,8 @@ def where() -> dict[str, JsonValue]:
 
 class Journal:
     """Writes each event to `path` and tells `on_event`, both without keys. While it is open, it holds a lock on the
-    file, so that others can see whether the run is at work (`memory.tail`). Belongs to one event loop.
+    file, so that others can see whether the run is at work (`memory.tail`); not where `is_work` is false, for a word
+    about a run that nobody works on. Belongs to one event loop.
 
     Of what is told once, such as an attempt, nothing is told that an earlier process told (`agents.told`).
 
@@ -95,9 +97,16 @@ class Journal:
     """
 
     def __init__(
-        self, path: Path, on_event: OnEvent, scrubber: Scrubber | None = None, told: Told | None = None
+        self,
+        path: Path,
+        on_event: OnEvent,
+        scrubber: Scrubber | None = None,
+        told: Told | None = None,
+        *,
+        is_work: bool = True,
     ) -> None:
         self.path = path
+        self._is_work = is_work
         self._told = told or Told()
         self._on_event = on_event
         self._scrubber = scrubber or Scrubber()
@@ -138,8 +147,9 @@ class Journal:
                 advice = "It was moved or removed while the run went on."
                 raise RunFolderError(f"the run folder {self.path.parent} is gone", advice)
             self._file = _WholeLines(self.path)
-            with suppress(OSError):
-                fcntl.flock(self._file, fcntl.LOCK_SH)
+            if self._is_work:
+                with suppress(OSError):
+                    fcntl.flock(self._file, fcntl.LOCK_SH)
             if ends_torn(self.path):
                 self._file.write("\n")
         except OSError as error:

@@ -31,6 +31,9 @@ ActionName: TypeAlias = Literal[
     "stop",
 ]
 
+ExportForm: TypeAlias = Literal["sources", "kernelbench", "torch-op"]
+ExportStatus: TypeAlias = Literal["accepted", "rejected", "unjudged"]
+
 
 class Steered(Line):
     """What a person did took effect. Told before anything follows from it, so that a resumed run knows it."""
@@ -67,6 +70,22 @@ class Answered(Line):
     answer: str
     by: str
     """The model that answered; `facts` where it was looked up in the run folder."""
+
+
+class ExportTold(Line):
+    """An accepted kernel was exported, and this is what the judge said of it as it was written. Told at the end: of an
+    export that was cut off nothing is told. Also after `run_ended`, of a run that nobody works on."""
+
+    event: Literal["exported"]
+    id: str
+    """The export's."""
+    attempt: str
+    form: ExportForm
+    folder: str
+    """Where it was written, on the machine that did it."""
+    status: ExportStatus
+    said: str
+    """What came of it, in a sentence."""
 
 
 class PlanWaits(Line):

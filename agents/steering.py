@@ -16,7 +16,7 @@ from pydantic import JsonValue, ValidationError
 from agents import steering_deeds
 from agents.control import Control
 from agents.steer_events import ActionName
-from agents.steering_actions import Action, Ask, Command, EditKernel
+from agents.steering_actions import Action, Ask, Command, EditKernel, Exported
 from agents.steering_box import Box
 from agents.wishes import Decision, Wishes
 from memory.files import RunFolderError
@@ -109,7 +109,9 @@ class Steering:
         """Heed what was given since the last look; what takes long goes on beside the run. Before the starting kernel
         was judged nothing is heeded: there is no attempt to speak of."""
         for command in self._box.new() if self._box is not None and self.begun.is_set() else []:
-            if isinstance(command.action, EditKernel | Ask):
+            if isinstance(command.action, Exported):
+                self._say("exported", id=command.id, **command.action.model_dump(mode="json", exclude={"action"}))
+            elif isinstance(command.action, EditKernel | Ask):
                 slow = self._edit if isinstance(command.action, EditKernel) else self._ask
                 task = asyncio.create_task(slow(command), name=command.action.action)
                 self._tasks.append(task)
@@ -166,7 +168,7 @@ class Steering:
         else:
             first = error.errors(include_url=False)[0]
             message, advice = f"{'.'.join(map(str, first['loc']))}: {first['msg']}", ""
-        action: ActionName = command.action.action
+        action: ActionName = cast(Action, command.action).action
         self._say("steer_refused", id=command.id, action=action, message=message, advice=advice)
 
     def _say(self, event: Any, **fields: JsonValue) -> None:

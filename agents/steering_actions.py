@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agents.settings import Role
 from agents.state import Hypothesis
+from agents.steer_events import ExportForm, ExportStatus
 from tools.records import Policy
 
 AttemptId: TypeAlias = Annotated[str, Field(pattern=r"^a\d+$")]
@@ -185,6 +186,19 @@ Action: TypeAlias = Annotated[
 ]
 """Anything that a person may do."""
 
+
+class Exported(_Action):
+    """An accepted kernel was exported by another process, which leaves it to the run's own to write that down. Nothing
+    that a person may do: it is given by who exports."""
+
+    action: Literal["exported"] = "exported"
+    attempt: AttemptId
+    form: ExportForm
+    folder: str
+    status: ExportStatus
+    said: str = Field(max_length=4_000)
+
+
 ACTION: Final[TypeAdapter[Action]] = TypeAdapter(Action)
 ACTIONS: Final[dict[str, type[BaseModel]]] = {
     str(get_args(kind.model_fields["action"].annotation)[0]): kind for kind in get_args(get_args(Action)[0])
@@ -193,10 +207,10 @@ ACTIONS: Final[dict[str, type[BaseModel]]] = {
 
 
 class Command(BaseModel):
-    """An action that was given, and when (Unix time). Its id names it in the answer."""
+    """What was given to a run, and when (Unix time). Its id names it in the answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str = Field(pattern=r"^[0-9a-f]{12}$")
     at: float
-    action: Action
+    action: Action | Exported

@@ -20,7 +20,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from agents.steering_actions import Action, Command
+from agents.steering_actions import Action, Command, Exported
 from memory.files import RunFolderError, write_failure
 from memory.tail import Tail
 
@@ -29,9 +29,14 @@ LONGEST: Final = 4 << 20
 """Bytes of a line."""
 
 
-def give(folder: Path, action: Action) -> Command:
+def new_command(action: Action | Exported) -> Command:
+    """With an id of its own."""
+    return Command(id=uuid.uuid4().hex[:12], at=time.time(), action=action)
+
+
+def give(folder: Path, given: Action | Exported | Command) -> Command:
     """Add a command to a run folder. Raises RunFolderError when it can't be written or is too long."""
-    command = Command(id=uuid.uuid4().hex[:12], at=time.time(), action=action)
+    command = given if isinstance(given, Command) else new_command(given)
     line = (command.model_dump_json() + "\n").encode()
     path = folder / BOX
     if len(line) > LONGEST:

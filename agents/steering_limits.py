@@ -120,6 +120,9 @@ class AtLimit:
             return self._settings
         for command in self._box.new():
             action = command.action
+            if isinstance(action, acts.Exported):
+                self._tell("exported", command, **action.model_dump(mode="json", exclude={"action"}))
+                continue
             if not isinstance(action, HEEDED_AT_A_LIMIT):
                 continue  # heeded once the run goes on
             try:
@@ -163,6 +166,9 @@ class AtLimit:
         return WarpsmithError(f"{what}: {STOP_WORDS[reason]}", f"Give {change} to go on: budget {name}=VALUE")
 
     def _say(self, event: Any, command: Command, **fields: JsonValue) -> None:
+        self._tell(event, command, action=command.action.action, **fields)
+
+    def _tell(self, event: Any, command: Command, **fields: JsonValue) -> None:
         """On the disk before anything follows from it."""
-        self._journal.tell(event, id=command.id, action=command.action.action, **fields)
+        self._journal.tell(event, id=command.id, **fields)
         self._journal.flush()

@@ -56,7 +56,7 @@ class Wishes:
                 self.waiting = _whole(line.get("iteration"))
             case "run_ended":
                 self.paused, self.over, self.waiting = False, None, None
-            case "steer_refused" | "answered":
+            case "steer_refused" | "answered" | "exported":
                 self.done.add(str(line.get("id")))
             case "steered":
                 self.done.add(str(line.get("id")))

@@ -136,6 +136,10 @@ def _waits_line(f: Fields) -> str:
     return one_line(f"the plan of iteration {f.get('iteration')} waits for your word: {'; '.join(changes)}")
 
 
+def _exported_line(f: Fields) -> str:
+    return one_line(f"{f.get('attempt')} was exported as {f.get('form')}: {f.get('said')}, in {f.get('folder')}")
+
+
 def _opened_line(f: Fields) -> str:
     return "; ".join([f"task opened in {span(number(f, 'seconds'))}", *workloads(f)])
 
@@ -188,5 +192,6 @@ _LINES: dict[str, Callable[[Fields], str]] = {
     "steer_refused": lambda f: one_line(f"you: {f.get('action')} was refused: {f.get('message')}"),
     "answered": lambda f: one_line(f"you asked: {f.get('question')} {f.get('by')}: {f.get('answer')}"),
     "plan_waits": _waits_line,
+    "exported": _exported_line,
     "run_failed": lambda f: f"the run failed: {f.get('message', f.get('error', ''))}",
 }

@@ -12,10 +12,13 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from rich.console import Console
 from rich.markup import escape
 
-from app.exits import DONE, FAILED, REJECTED
+from agents.export_note import note_export
+from agents.steer_events import ExportStatus
+from agents.steering_actions import Exported
 from app.exporting import forms
 from app.exporting.checks import Form, Tested, installed_and_tested, missing
 from app.exporting.forms import Origin
+from app.exporting.outcome import Outcome
 from app.inputs import find_run, kernel_at
 from app.interrupts import raise_on_ctrl_c
 from app.judging import waiting
@@ -33,7 +36,8 @@ from tools.targets.choice import target_of
 from tools.task import TaskSource, read_kernel
 
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
-_CODES = {"accepted": DONE, "rejected": REJECTED, "unjudged": FAILED}
+_LONGEST_WORD = 2_000
+"""Characters of what came of an export, in the log."""
 
 
 @dataclass(frozen=True)
@@ -48,28 +52,8 @@ class Wanted:
     executor: str
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What was written, and what came of judging it."""
-
-    folder: Path
-    files: tuple[str, ...]
-    verdict: Verdict | None = None
-    tested: Tested | None = None
-    unchecked: str = ""
-    """Why it was not judged, or not in full."""
-
-    @property
-    def code(self) -> int:
-        if self.verdict is not None and self.verdict.status != "accepted":
-            return _CODES[self.verdict.status]
-        if self.tested is not None and self.tested.status == "failed":
-            return REJECTED
-        return FAILED if self.unchecked else DONE
-
-
 def export_kernel(wanted: Wanted, runs: Path, as_json: bool) -> int:
-    """Write the files, judge them again, print what came of it; the exit code.
+    """Write the files, judge them again, have the run's log tell of it, print what came of it; the exit code.
 
     Raises RunFolderError, KernelError, TaskError and WarpsmithError where nothing could be exported.
     """
@@ -78,8 +62,13 @@ def export_kernel(wanted: Wanted, runs: Path, as_json: bool) -> int:
     if wanted.check:
         with waiting("judging the export") as tell:
             raise_on_ctrl_c()
-            outcome = judge_export(written, wanted, tell)
-    _print(outcome, wanted, written.origin, as_json)
+            try:
+                outcome = judge_export(written, wanted, tell)
+            except WarpsmithError as error:
+                note(written, wanted.form, "unjudged", f"not judged again: {error.message}")
+                raise
+    unnoted = note(written, wanted.form, outcome.status, outcome.said)
+    _print(outcome, wanted, written.origin, unnoted, as_json)
     return outcome.code
 
 
@@ -87,6 +76,7 @@ def export_kernel(wanted: Wanted, runs: Path, as_json: bool) -> int:
 class Written:
     """An export that was not judged again yet."""
 
+    run: RunFolder
     origin: Origin
     calls: Calls | None
     outcome: Outcome
@@ -107,12 +97,24 @@ def write_export(wanted: Wanted, runs: Path) -> Written:
         raise RunFolderError(f"{run.id} has a file that leads out of its folder", "The run folder may be damaged.")
     for name, text in files.items():
         write_atomically(folder / PurePosixPath(name), text)
-    return Written(origin, calls, Outcome(folder.resolve(), tuple(sorted(files))))
+    return Written(run, origin, calls, Outcome(folder.resolve(), tuple(sorted(files))))
 
 
 def judge_export(written: Written, wanted: Wanted, tell: Progress) -> Outcome:
     """What came of judging what was written. Raises KernelError and TaskError where it can't be read back."""
     return _judged(written.outcome, wanted, written.origin, written.calls, tell)
+
+
+def note(written: Written, form: Form, status: ExportStatus, said: str) -> str | None:
+    """Have the run's log tell of it. Why it does not, in words: that is no reason for an export to fail."""
+    exported = Exported(
+        attempt=written.origin.attempt,
+        form=form,
+        folder=str(written.outcome.folder).encode("utf-8", "replace").decode(),
+        status=status,
+        said=" ".join(said.split())[:_LONGEST_WORD],
+    )
+    return note_export(written.run.path, written.origin.task.name, exported)
 
 
 def default_name(origin: Origin, form: Form) -> str:
@@ -212,11 +214,17 @@ def _but(
     return Outcome(outcome.folder, outcome.files, verdict, tested, unchecked)
 
 
-def _print(outcome: Outcome, wanted: Wanted, origin: Origin, as_json: bool) -> None:
+def _print(outcome: Outcome, wanted: Wanted, origin: Origin, unnoted: str | None, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(_as_json(outcome, wanted, origin)))
+        print(json.dumps({**_as_json(outcome, wanted, origin), "unnoted": unnoted or ""}))
         return
     console = console_for()
+    _print_outcome(console, outcome, wanted, origin)
+    if unnoted is not None:
+        console.print(f"[bold yellow]not noted in the run's log[/bold yellow]: {escape(unnoted)}", highlight=False)
+
+
+def _print_outcome(console: Console, outcome: Outcome, wanted: Wanted, origin: Origin) -> None:
     for name in outcome.files:
         console.print(f"written  {outcome.folder / name}", markup=False, highlight=False, soft_wrap=True)
     if not wanted.check:

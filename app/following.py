@@ -25,6 +25,8 @@ LOOK_EVERY: Final = 0.2
 RESUMED_WITHIN: Final = 10.0
 """Seconds in which a run whose process is gone may be resumed before one no longer waits for it."""
 ENDS: Final = ("run_ended", "run_paused", "run_failed")
+AFTER_ENDS: Final = ("exported",)
+"""What may be told of a run that nobody works on: it says nothing of how the run stands."""
 
 How: TypeAlias = Literal["ended", "died"]
 OnLine: TypeAlias = Callable[[Json], None]
@@ -106,11 +108,12 @@ def watch(
 
 
 def _give_out(tail: Tail, show: OnLine) -> str | None:
-    """Show what is new; the kind of the newest line, None when nothing came."""
+    """Show what is new; the kind of the newest line that says how the run stands, None when none came."""
     newest = None
     for text in tail.lines():
         told = event_in(text)
         if told is not None:
-            newest = str(told["event"])
+            kind = str(told["event"])
+            newest = newest if kind in AFTER_ENDS else kind
             show(told)
     return newest

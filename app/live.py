@@ -149,7 +149,7 @@ class Panel:
                 self._recent = [*self._recent, f][-RECENT:]
             case "best_changed":
                 self._best = f
-            case "steered" | "steer_refused" | "answered" | "plan_waits":
+            case "steered" | "steer_refused" | "answered" | "plan_waits" | "exported":
                 self._console.print(Text(line(event), style="cyan"), highlight=False)
             case "model_changed" | "budget_low":
                 self._console.print(Text(line(event), style="yellow"), highlight=False)

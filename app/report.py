@@ -17,7 +17,7 @@ from app.pages import rendered
 from app.plot_claim import claim
 from app.plots import Level, Mark, Point, progress
 from app.report_claim import Subject, main_baseline, subjects
-from app.report_commands import check_command, command, profile_command
+from app.report_commands import check_command, command, exports, profile_command
 from app.report_failures import failures
 from app.report_judging import stage_rows
 from app.report_money import spending_fields
@@ -82,6 +82,7 @@ def page_fields(run: RunFolder) -> dict[str, object]:
         "command": command(run),
         "check_command": check_command(run, summary.best) if summary.best else "",
         "profile_command": profile_command(run, summary.best) if summary.best else "",
+        "exports": exports(run),
         "config": run.config(),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import dataclass
 
 from memory.runs import RunFolder
 
@@ -22,6 +23,22 @@ def check_command(run: RunFolder, attempt: str) -> str:
 def profile_command(run: RunFolder, attempt: str) -> str:
     """The command line that profiles one attempt."""
     return _with_kernel("profile", run, attempt)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An export that the run's log tells of."""
+
+    attempt: str
+    form: str
+    folder: str
+    said: str
+
+
+def exports(run: RunFolder) -> list[Exported]:
+    """In the order in which they were made."""
+    told = [line for line in run.events() if line["event"] == "exported"]
+    return [Exported(*(str(line.get(name)) for name in ("attempt", "form", "folder", "said"))) for line in told]
 
 
 def _with_kernel(verb: str, run: RunFolder, attempt: str) -> str:

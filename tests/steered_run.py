@@ -27,7 +27,7 @@ def main(folder: str, when: str) -> None:
         Box.new = die  # type: ignore[method-assign, assignment]
 
     def hear(event: Event) -> None:
-        if when == "told" and event.event in ("steered", "answered"):
+        if when == "told" and event.event in ("steered", "answered", "exported"):
             die()
 
     settings = RunSettings.model_validate(run.config().get("settings") or SETTINGS)

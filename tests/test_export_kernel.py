@@ -105,8 +105,13 @@ def exported(capsys: pytest.CaptureFixture[str], *arguments: object, **more: obj
 def test_bare_sources_are_judged_as_they_lie_in_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task = read_task(TASKS / "saxpy.py")
     kernel = task.start["cpp"].model_copy(update={"flags": ("-O3",), "defines": {}})
-    code, told = exported(capsys, run_of(tmp_path / "runs", task, kernel), "sources", tmp_path / "out")
+    run = run_of(tmp_path / "runs", task, kernel)
+    (run.path / "events.jsonl").touch()
+    code, told = exported(capsys, run, "sources", tmp_path / "out")
     assert code == 0, told
+    (event,) = run.events()
+    assert (event["event"], event["folder"], event["status"]) == ("exported", str(tmp_path / "out"), "accepted")
+    assert str(event["said"]).startswith("accepted again: ") and told["unnoted"] == ""
     assert told["verdict"]["status"] == "accepted"
     assert told["verdict"]["kernel"] == kernel.id, "flags come back with it"
     assert told["files"] == ["README.md", "build.json", "kernel.cpp", "task.h"]

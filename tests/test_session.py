@@ -736,6 +736,10 @@ async def test_a_real_run_is_steered_from_the_keyboard_to_its_end(
         assert story.exports[0].status == "accepted", story.exports[0].words
         exported = {path.name for path in (tmp_path / "out").iterdir()}
         assert exported == {"kernel.cpp", "task.h", "build.json", "README.md"}
+        by_command = ["-m", "app.start", "export", str(run.path), "a0", "--no-check", "--out", "bare"]
+        process = await asyncio.create_subprocess_exec(sys.executable, *by_command)
+        await until(pilot, lambda: len(story.exports) == 2, "an export by the command")
+        assert await process.wait() == 0 and story.exports[1].words.startswith("a0 as sources: not judged again")
         await pilot.press("w")
         await pilot.pause()
         await pilot.press("y")
@@ -743,6 +747,7 @@ async def test_a_real_run_is_steered_from_the_keyboard_to_its_end(
         await pilot.pause(0.2)
         log = [line.plain for line in app.session.query_one(LogPane).body.lines]
         assert any("you asked: how does it stand?" in line for line in log)
+        assert sum("was exported as sources" in line for line in log) == 2
         await pilot.press("q")
     driver.join(PATIENCE)
     assert driver.error is None and not driver.is_alive

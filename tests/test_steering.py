@@ -379,13 +379,14 @@ def test_every_action_has_its_event_and_its_deed() -> None:
 
 def test_what_was_given_to_a_killed_run_is_heeded_by_the_next_process(tmp_path: Path) -> None:
     """Killed right after each action was given, and right after it was told: nothing is lost or done twice."""
-    given: list[Action] = [
+    given: list[Action | acts.Exported] = [
         acts.Hint(text="rows are short"),
         acts.Pin(attempt="a0"),
         acts.Forbid(idea="BLOCK=256"),
         acts.SetBudget(limits={"iterations": 3}),
         edited("wider"),
         acts.Ask(question="how does it stand?"),
+        acts.Exported(attempt="a0", form="sources", folder="/out", status="accepted", said="accepted again"),
         acts.Approval(on=False),
     ]
     run = RunFolder.create(tmp_path, "stub", {})
@@ -397,8 +398,9 @@ def test_what_was_given_to_a_killed_run_is_heeded_by_the_next_process(tmp_path: 
             assert play_and_die(processes, run.path, when) == -signal.SIGKILL, (action, when)
     assert play_and_die(processes, run.path, "never") == 0
     run = RunFolder(run.path)
-    told = [line for line in run.events() if line["event"] in ("steered", "answered", "steer_refused")]
-    assert [line.get("action", "ask") for line in told] == [action.action for action in given]
+    told = [line for line in run.events() if line["event"] in ("steered", "answered", "steer_refused", "exported")]
+    names = {"answered": "ask", "exported": "exported"}
+    assert [line.get("action") or names[str(line["event"])] for line in told] == [action.action for action in given]
     assert run.standing_hints() == ["rows are short"] and Wishes.of(run.events()).pinned == "a0"
     assert [a.person for a in run.attempts() if a.person] == ["wider"]
     assert sum(line["event"] == "attempt_judged" for line in run.events()) == len(run.attempts())

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from agents.steer_events import ExportForm
 from tools.cache import cache_dir
 from tools.errors import InfrastructureError
 from tools.process import Completed, run_command
@@ -22,7 +23,7 @@ from tools.records import TargetName
 from tools.sandbox import Confinement, detect
 from tools.torch_host import compilers, device_paths, python_folders
 
-Form: TypeAlias = Literal["sources", "kernelbench", "torch-op"]
+Form: TypeAlias = ExportForm
 INSTALL_SECONDS = 120.0
 SELFTEST_SECONDS = 600.0
 _FILE_SIZE = 1 << 30

@@ -12,13 +12,14 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from app.exporting.checks import Form
-from app.quantities import duration, percent
 from memory.files import RunFolderError
 from tools.errors import WarpsmithError
-from tools.records import Accepted, Rejected
+
+if TYPE_CHECKING:
+    from app.export_kernel import Wanted, Written
 
 Status: TypeAlias = Literal["accepted", "rejected", "unjudged", "refused"]
 """`refused`: nothing was written."""
@@ -45,20 +46,17 @@ def main(arguments: Sequence[str]) -> None:
     except (WarpsmithError, RunFolderError) as error:
         what = "refused" if written is None else "not judged again"
         words = f"{what}: {error.message}" + (f". {error.advice}" if error.advice else "")
-        _tell(ended=words, status="refused" if written is None else "unjudged")
+        _end(written, wanted, "refused" if written is None else "unjudged", words)
         return
-    verdict, tested = outcome.verdict, outcome.tested
-    if isinstance(verdict, Rejected):
-        _tell(ended=f"rejected at {verdict.stage}: {verdict.message}", status="rejected")
-    elif tested is not None and tested.status == "failed":
-        _tell(ended=f"installed, and its self-test failed: {tested.said}", status="rejected")
-    elif isinstance(verdict, Accepted):
-        found = f"accepted again: {duration(verdict.seconds)}, {percent(verdict.share_of_limit)} of the limit"
-        found += "; installed, and its self-test passed" if tested is not None and tested.status == "passed" else ""
-        found += f"; its installation was not checked: {outcome.unchecked}" if outcome.unchecked else ""
-        _tell(ended=found, status="accepted")
-    else:
-        _tell(ended=f"not judged again: {outcome.unchecked}", status="unjudged")
+    _end(written, wanted, outcome.status, outcome.said)
+
+
+def _end(written: Written | None, wanted: Wanted, status: Status, words: str) -> None:
+    """The last line; what was written is noted in the run's log before."""
+    from app.export_kernel import note
+
+    unnoted = None if written is None or status == "refused" else note(written, wanted.form, status, words)
+    _tell(ended=words + (f"; not noted in the run's log: {unnoted}" if unnoted else ""), status=status)
 
 
 def _tell(**said: str) -> None:

@@ -116,6 +116,11 @@ class Export:
         """It could not even begin."""
         self._over(f"not exported: {why}", "refused")
 
+    def end(self, ended: str, status: str) -> None:
+        """The log says that it is over, and what came of it."""
+        self.is_written = True
+        self._over(ended, status)
+
     def _take(self, line: bytes) -> None:
         with suppress(ValueError):
             told = json.loads(line)

@@ -31,6 +31,7 @@ _LOG_STYLES: Final[Mapping[str, str]] = {
     "steer_refused": "bold red",
     "answered": "cyan",
     "plan_waits": "bold cyan",
+    "exported": "cyan",
     "tool_called": "dim",
     "model_called": "dim",
 }

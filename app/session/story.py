@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from agents.limits import STOP_WORDS
@@ -91,7 +92,7 @@ class Story:
     bill: Bill = field(default_factory=Bill)
     wishes: Wishes = field(default_factory=Wishes)
     exports: list[Export] = field(default_factory=list)
-    """Not of the run but of this session."""
+    """Those that this session began, and those that the log tells of."""
 
     def see(self, at_work: bool) -> None:
         """Whether a process works on the run now."""
@@ -247,6 +248,14 @@ class Story:
 
     def _on_answered(self, line: Mapping[str, Any]) -> None:
         self.answers.append((str(line["question"]), str(line["answer"]), str(line["by"])))
+
+    def _on_exported(self, line: Mapping[str, Any]) -> None:
+        folder = Path(str(line["folder"]))
+        export = next((export for export in self.exports if export.folder == folder), None)
+        if export is None:
+            export = Export(str(line["attempt"]), line["form"], folder)
+            self.exports.append(export)
+        export.end(str(line["said"]), str(line["status"]))
 
     def _on_stopping(self, line: Mapping[str, Any]) -> None:
         self.doing = f"stopping: {_reason(line)}; measuring the best kernel afresh"
