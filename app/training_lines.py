@@ -85,7 +85,7 @@ def _read_on(source: IO[bytes], lines: asyncio.Queue[bytes | None]) -> None:
         put(None)
 
     def read_until_the_end() -> None:
-        with contextlib.suppress(RuntimeError, CancelledError):  # the loop is gone: nobody wants more
+        with contextlib.suppress(RuntimeError, CancelledError, ValueError):  # the loop is gone, or the stream is closed
             read()
 
     threading.Thread(target=read_until_the_end, daemon=True).start()

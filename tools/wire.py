@@ -136,7 +136,7 @@ def explain_exit(code: int, memory: int, output: str) -> WorkerFailed:
     if number == signals.SIGKILL:
         return no_memory(memory, output)
     if number == signals.SIGSYS:
-        message = "made a system call that a kernel may not make, and that ends its process at once"
+        message = "made a system call that a kernel may not make, as `system`, `kill` and `ptrace` do"
         return WorkerFailed("forbidden_syscall", message, output, {"call": "unknown"})
     if number:
         return WorkerFailed("crashed", f"crashed ({_name(number)})", output, {"signal": _name(number)})
