@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+
+from tests.screenshots import place
 
 FLAGS = (
     "--no-sandbox",
@@ -29,6 +31,9 @@ FLAGS = (
     "--force-color-profile=srgb",
 )
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+TALLEST = 6_000
+"""Pixels of a picture."""
+FAILED = "at-the-moment-of-failure"
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -56,6 +61,13 @@ class Visit:
             and (urlsplit(url).scheme, urlsplit(url).netloc) != (ours.scheme, ours.netloc)
         ]
 
+    def keep(self, view: str) -> None:
+        """A picture of the whole page, for a person to look at (`tests.screenshots`)."""
+        tall = int(self.page.evaluate("document.documentElement.scrollHeight"))
+        wide = int(self.page.viewport_size["width"])
+        clip = {"x": 0, "y": 0, "width": wide, "height": min(tall, TALLEST)}
+        self.page.screenshot(path=place(view, "png"), full_page=True, clip=clip, animations="disabled")
+
     @property
     def words(self) -> str:
         """What a person can read now."""
@@ -70,7 +82,8 @@ class Window:
 
     @contextmanager
     def visit(self, *, size: dict[str, int] | None = None, dark: bool = False, paper: bool = False) -> Iterator[Visit]:
-        """A page in a context of its own, so without cookies."""
+        """A page in a context of its own, so without cookies. What it shows when a test fails is kept."""
+        place(FAILED, "png").unlink(missing_ok=True)
         context = self._browser.new_context(viewport=size or WIDE, color_scheme="dark" if dark else "light")
         page = context.new_page()
         if paper:
@@ -81,6 +94,10 @@ class Window:
         page.on("request", lambda request: visit.asked.append(request.url))
         try:
             yield visit
+        except BaseException:
+            with suppress(Exception):  # a page that is gone has no picture; the test says why it failed
+                visit.keep(FAILED)
+            raise
         finally:
             context.close()
 

@@ -15,7 +15,7 @@ from tests.dashboard import Dashboard, dashboard
 from tests.hostile_run import HOSTILE, hostile_run
 from tests.synthetic_run import make_run
 
-WAYS = ({"size": PHONE}, {"dark": True})
+WAYS = {"phone": {"size": PHONE}, "dark": {"dark": True}}
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +44,24 @@ def assert_sound(visit: Visit, site: Dashboard, where: object) -> None:
 
 def test_each_page_is_sound_on_a_screen_on_a_phone_and_in_the_dark(chromium: Window, site: Dashboard) -> None:
     names = [run.name for run in site.site.catalog.runs()]
-    pages = ["/", "/lessons", f"/compare?run={names[0]}&run={names[1]}"]
-    pages += [f"/run/{name}{rest}" for name in names for rest in ("", "/attempt/a9", "/attempt/a3")]
-    for way in WAYS:
-        with chromium.visit(**way) as visit:  # type: ignore[arg-type]
+    views = {"list": "/", "compare": f"/compare?run={names[0]}&run={names[1]}"}
+    views |= {"run": f"/run/{names[-1]}", "attempt": f"/run/{names[-1]}/attempt/a9"}
+    pages = [f"/run/{name}{rest}" for name in names for rest in ("", "/attempt/a9", "/attempt/a3")]
+    others = [path for path in ("/lessons", *pages) if path not in views.values()]
+    for way, asked in WAYS.items():
+        with chromium.visit(**asked) as visit:  # type: ignore[arg-type]
             visit.go(site.entrance)
             assert "token" not in visit.page.url
-            for path in pages:
+            for path in (*views.values(), *others):
                 visit.go(site.origin + path)
                 assert_sound(visit, site, (way, path))
+                seen = [view for view, at in views.items() if at == path]
+                for view in seen:
+                    visit.keep(f"{view}-{way}")
+                if seen and way == "dark":
+                    visit.page.emulate_media(color_scheme="light")
+                    visit.keep(f"{seen[0]}-desktop")
+                    visit.page.emulate_media(color_scheme="dark")
 
 
 def test_without_the_token_nothing_is_seen(chromium: Window, site: Dashboard) -> None:

@@ -18,7 +18,12 @@ from tests.hostile_run import hostile_batch, hostile_run
 from tests.synthetic_run import make_run
 
 A4 = {"width": 794, "height": 1123}
-WAYS = ({}, {"size": PHONE}, {"dark": True}, {"paper": True, "size": A4})
+WAYS = {
+    "desktop": {},
+    "phone": {"size": PHONE},
+    "dark": {"dark": True},
+    "print": {"paper": True, "size": A4},
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +54,10 @@ def test_a_page_can_be_read_everywhere_and_asks_for_nothing(
     chromium: Window, reports: dict[str, Path], name: str
 ) -> None:
     url = reports[name].as_uri()
-    for way in WAYS:
-        with chromium.visit(**way) as visit:  # type: ignore[arg-type]
+    for way, asked in WAYS.items():
+        with chromium.visit(**asked) as visit:  # type: ignore[arg-type]
             visit.go(url)
+            visit.keep(way)
             assert visit.complaints == [] and visit.asked == [url], way
             assert overflows(visit) == 0, way
             assert barriers(visit) == [], way
