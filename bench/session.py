@@ -34,11 +34,12 @@ from agents.settings import Models
 from app.session.terminal import ESCAPE_WAIT
 from memory.ledger import Outcome
 from memory.runs import Attempt, RunFolder
+from tests.stub_executor import TASK
 from tests.synthetic_run import _accepted as accepted
 from tests.synthetic_run import _facts as facts
 from tests.synthetic_run import _profile as profile
 from tests.synthetic_run import _rejected as rejected
-from tools.records import Accepted, Kernel
+from tools.records import Accepted, BuildReport, Kernel
 
 SIZE = (48, 160)
 """Lines and columns."""
@@ -70,13 +71,18 @@ KEYS: tuple[tuple[str, bytes], ...] = (
     ("hint", b"h"),
     ("letter", b"a"),
     ("leave", b"\x1b"),
+    ("accept", b"w"),
+    ("no", b"n"),
+    ("export", b"X"),
+    ("next form", b"\x1b[B"),
+    ("leave it", b"\x1b"),
 )
 
 
 def make_run(root: Path, attempts: int) -> RunFolder:
     """A run of so many attempts that ended."""
     rng = random.Random(7)
-    run = RunFolder.create(root, "long", {"task": {"kind": "numpy"}})
+    run = RunFolder.create(root, "long", {"task": TASK.model_dump(mode="json")})
     run.write_facts(facts().model_dump(mode="json"))
     models = Models().model_dump(mode="json")
     with Journal(run.path / "events.jsonl", lambda _: None) as journal:
@@ -106,7 +112,7 @@ def _attempt(run: RunFolder, journal: Journal, number: int, best: str, rng: rand
     name, parent = f"a{number}", None if number == 0 else rng.choice([best, f"a{rng.randrange(number)}"])
     kernel = Kernel(language="cpp", files={"kernel.cpp": source(rng)})
     failed, kept = number % 3 == 1, number % 9 == 0
-    verdict = rejected(kernel) if failed else accepted(kernel, 4e-3 * 0.995**number)
+    verdict = rejected(kernel) if failed else built(accepted(kernel, 4e-3 * 0.995**number))
     outcome: Outcome = "rejected" if failed else "kept" if kept else "slower"
     idea = {"idea": "fewer trips", "change": f"Stage tiles of {number} in the cache", "metric": "seconds"}
     idea |= {"expected": "-20 %", "kind": "tiling"}
@@ -144,6 +150,13 @@ def _attempt(run: RunFolder, journal: Journal, number: int, best: str, rng: rand
         about = {"seconds": 0.5, "call": f"{number}-{tool}", "answer": "0" * 32, "device_seconds": 0.5}
         journal.tell("tool_called", role="coder", tool=tool, ok=True, error=None, **about)
     return name if kept else best
+
+
+def built(verdict: Accepted) -> Accepted:
+    """With the compiler's command, as an export wants it."""
+    report = BuildReport(kernel=verdict.kernel, built=True, seconds=0.2, command=("c++", "kernel.cpp"))
+    stages = [s.model_copy(update={"build": report}) if s.stage == "build" else s for s in verdict.stages]
+    return verdict.model_copy(update={"stages": tuple(stages)})
 
 
 def source(rng: random.Random) -> str:

@@ -82,8 +82,8 @@ class SessionApp(App[None]):
         os._exit(128 + number)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """All keys by name."""
-        if isinstance(screen, SessionScreen):
+        """All keys by name, unless a dialog has them."""
+        if isinstance(screen, SessionScreen) and screen.dialog is None:
             for key in KEYS:
                 if key.key not in ("tab", "shift+tab", "ctrl+c"):
                     yield SystemCommand(f"{key.does} ({key.label})", key.group, self._calling(key.action))

@@ -3,64 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen
-from textual.widgets import Label, OptionList
+from textual.events import Resize
+from textual.geometry import Size
+from textual.reactive import Reactive
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from app.session.lines import clean
+from app.session.lines import clean, folded
+from app.session.over import Dialog, Words
+from app.session.steady import Steady
+
+MOST: Final = 16
+"""Lines that are seen at once."""
 
 
-class Choose(ModalScreen[int | None]):
-    """Dismissed with the place of what was chosen, from 0, or None. Each choice: its name, what it is, and a remark."""
+class Choices(OptionList, Steady):
+    """What there is to choose from. It looks as if it had the focus always, since it is seen only when it has."""
 
     DEFAULT_CSS = """
-    Choose { align: center middle; background: transparent; }
-    Choose > Vertical {
-        width: 76; max-width: 96%; height: auto; max-height: 90%;
-        border: round $accent; background: $background; padding: 0 1;
+    Choices, Choices:focus {
+        border: none; padding: 0; background: $background; background-tint: $foreground 5%;
     }
-    Choose OptionList, Choose OptionList:focus {
-        height: auto; max-height: 16; border: none; padding: 0; background: $background;
+    Choices > .option-list--option-highlighted {
+        color: $block-cursor-foreground; background: $block-cursor-background; text-style: $block-cursor-text-style;
     }
     """
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0))
+    """As in Textual, but that nothing else is laid out for it."""
+
+    def offer(self, prompts: Sequence[Text]) -> None:
+        """These, the first of them chosen."""
+        self.set_options([Option(prompt) for prompt in prompts])
+        self.action_first()
+
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
+        if size.width != self.size.width:
+            self._clear_caches()
+        return super()._size_updated(size, virtual_size, container_size, layout)
+
+    def on_resize(self, event: Resize) -> None:
+        """Lines that were drawn are right already; to draw them again is needless."""
+        event.prevent_default()
+
+
+class Choose(Dialog[int | None]):
+    """Answered with the place of what was chosen, from 0, or None."""
+
+    DEFAULT_CSS = "Choose { layer: choose; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "leave", "leave it"),
         *(Binding(str(number), f"take({number - 1})", show=False) for number in range(1, 10)),
     ]
 
-    def __init__(self, title: str, choices: Sequence[tuple[str, str, str]]) -> None:
-        super().__init__()
-        self._title, self._choices = title, choices
+    def __init__(self) -> None:
+        super().__init__(None)
+        self._title = ""
+        self._list = Choices(id="choices")
 
     def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Label(Text(clean(self._title, 200), style="bold"))
-            yield OptionList(*(Option(self._prompt(place)) for place in range(len(self._choices))), id="choices")
-            yield Label(Text("a number or enter takes it, escape leaves it", style="dim"))
+        yield Words()
+        yield self._list
+        yield Words()
 
-    def on_mount(self) -> None:
+    async def ask(self, title: str, choices: Sequence[tuple[str, str, str]]) -> int | None:
+        """Each choice: its name, what it is, and a remark."""
         self.app.clear_notifications()  # they would hide it
-        self.query_one(OptionList).focus()
+        self._title = clean(title, 200)
+        self._list.offer([_prompt(place, *choice) for place, choice in enumerate(choices)])
+        return await self.answered(self._list)
 
-    def _prompt(self, place: int) -> Text:
-        name, what, remark = self._choices[place]
-        prompt = Text.assemble((f"{place + 1} {name:<12}", "bold"), what)
-        if remark:
-            prompt.append(f"\n  {clean(remark, 400)}", style="dim")
-        return prompt
+    def arranged(self, room: Size) -> Sequence[int]:
+        title, foot = self.query(Words)
+        above = title.say(folded(self._title, room.width, "bold"))
+        below = foot.say(folded("a number or enter takes it, escape leaves it", room.width, "dim"))
+        seen = min(MOST, room.height - above - below, self._list.get_content_height(room, room, room.width))
+        return above, max(1, seen), below
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(event.option_index)
+        self.answer(event.option_index)
 
     def action_take(self, place: int) -> None:
-        if place < len(self._choices):
-            self.dismiss(place)
+        if place < self._list.option_count:
+            self.answer(place)
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
+
+def _prompt(place: int, name: str, what: str, remark: str) -> Text:
+    prompt = Text.assemble((f"{place + 1} {name:<12}", "bold"), what)
+    if remark:
+        prompt.append(f"\n  {clean(remark, 400)}", style="dim")
+    return prompt

@@ -3,70 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen
-from textual.widgets import Input, Label, Static
+from textual.geometry import Size
+from textual.reactive import Reactive
+from textual.widgets import Input, Label
 from textual.widgets.input import Selection
 
-from app.session.lines import Lines, clean
-from app.session.steady import Frame, draw_below
+from app.session.lines import Lines, clean, folded
+from app.session.over import Dialog, Over, Words
+from app.session.steady import Steady, Still
 from app.steer_words import USAGES
 
-_FRAME: Final = """
-{name} {{ align: center middle; background: transparent; }}
-{name} > Vertical {{
-    width: {width}; max-width: 96%; height: auto; max-height: 90%;
-    border: round $accent; background: $background; padding: 0 1;
-}}
-"""
+
+class Line(Input, Steady):
+    """A line to write in. It looks as if it had the focus always, since it is seen only when it has."""
+
+    DEFAULT_CSS = "Line { border: tall $border; background-tint: $foreground 5%; }"
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0))
+    """As in Textual, but that nothing else is laid out for it."""
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        """on_change: called when it holds something else, so that what depends on that is drawn together with it."""
+        self._on_change = on_change
+        super().__init__(select_on_focus=False, id="line")
+
+    def watch_value(self) -> None:
+        self._on_change()
 
 
-class Write(ModalScreen[str | None]):
-    """One line of text, begun already. What is offered after that is selected: the first letter replaces it, enter
-    takes it. Dismissed with what was written, or None."""
+class Write(Dialog[str | None]):
+    """One line of text. Answered with what was written, or None."""
 
-    DEFAULT_CSS = _FRAME.format(name="Write", width=76)
+    DEFAULT_CSS = "Write { layer: write; }"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "leave it")]
 
-    def __init__(self, title: str, begun: str = "", note: str = "", offer: str = "") -> None:
-        super().__init__()
-        self._title, self._begun, self._note, self._offer = title, begun, note, offer
+    def __init__(self) -> None:
+        super().__init__(None)
+        self._title, self._note = "", ""
+        self._explain: Callable[[str], str] | None = None
+        self._line = Line(self._changed)
 
     def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Label(Text(self._title, style="bold"))
-            yield Input(value=self._begun + self._offer, select_on_focus=False, id="line")
-            yield Static(Text(self._note, style="dim"), id="note")
-            yield Label(Text("enter does it, escape leaves it", style="dim"))
+        yield Words()
+        yield self._line
+        yield Words()
+        yield Words()
 
-    def on_mount(self) -> None:
+    async def ask(
+        self, title: str, begun: str = "", offer: str = "", explain: Callable[[str], str] | None = None
+    ) -> str | None:
+        """begun: what stands there already. offer: what is offered after that. It is selected: the first letter
+        replaces it, enter takes it. explain: what is said below the line, by what stands there."""
         self.app.clear_notifications()  # they would hide the line
-        self.query_one(Input).selection = Selection(len(self._begun), len(self._begun) + len(self._offer))
+        self._title, self._explain = title, explain
+        self._line.value = begun + offer
+        self._line.selection = Selection(len(begun), len(begun) + len(offer))
+        return await self.answered(self._line)
+
+    def arranged(self, room: Size) -> Sequence[int]:
+        title, note, foot = self.query(Words)
+        self._note = self._explained()
+        above = title.say(folded(self._title, room.width, "bold"))
+        below = note.say(folded(self._note, room.width, "dim"))
+        return above, 3, below, foot.say(folded("enter does it, escape leaves it", room.width, "dim"))
+
+    def _explained(self) -> str:
+        return "" if self._explain is None else self._explain(self._line.value)
+
+    def _changed(self) -> None:
+        if self.is_open and self._explained() != self._note:
+            self.fit()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value)
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
-
-class WriteAction(Write):
-    """An action as `warpsmith steer` takes it; shows how it is written."""
-
-    def __init__(self, begun: str = "", offer: str = "") -> None:
-        super().__init__("What shall be done?", begun, usage_of(begun), offer)
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        self.query_one("#note", Static).update(Text(usage_of(event.value), style="dim"))
+        self.answer(event.value)
 
 
 def usage_of(begun: str) -> str:
-    """How what was begun is written, or what there is."""
+    """How the action that was begun is written, as `warpsmith steer` takes it; or what there is."""
     name = begun.split(" ", 1)[0]
     usage = USAGES.get(name)
     if usage is not None:
@@ -75,38 +92,41 @@ def usage_of(begun: str) -> str:
     return " ".join(near)
 
 
-class Sure(ModalScreen[bool]):
+class Sure(Dialog[bool], Still, can_focus=True):
     """Yes or no."""
 
-    DEFAULT_CSS = _FRAME.format(name="Sure", width=64)
+    DEFAULT_CSS = "Sure { layer: sure; }"
+    WIDTH = 64
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,enter", "answer(True)", "yes"),
         Binding("n,escape", "answer(False)", "no"),
     ]
 
-    def __init__(self, question: str) -> None:
-        super().__init__()
-        self._question = question
+    def __init__(self) -> None:
+        super().__init__(False)
+        self._question = ""
 
     def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Label(Text(clean(self._question, 600)))
-            yield Label(Text("y yes   n no", style="bold"))
+        yield Words()
+        yield Words()
+
+    async def ask(self, question: str) -> bool:
+        self._question = clean(question, 600)
+        return await self.answered(self)
+
+    def arranged(self, room: Size) -> Sequence[int]:
+        question, keys = self.query(Words)
+        return question.say(folded(self._question, room.width)), keys.say([Text("y yes   n no", style="bold")])
 
     def action_answer(self, yes: bool) -> None:
-        self.dismiss(yes)
+        self.answer(yes)
 
 
-class Help(Frame):
-    """All keys and all actions, over the panes while it is open. No screen of its own, since to go to another screen
-    and back costs more than all else that a key does; and not taken off the screen but moved off its edge, so that it
-    is laid out once."""
+class Help(Over):
+    """All keys and all actions."""
 
     DEFAULT_CSS = """
-    Help {
-        layer: over; offset: 0 -1000; width: 84; max-width: 96%; height: 90%;
-        border: round $accent; background: $background; padding: 0 1;
-    }
+    Help { layer: help; width: 84; height: 90%; }
     Help Lines { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter", "leave", "back")]
@@ -115,11 +135,6 @@ class Help(Frame):
         """when_left: called when the person leaves it, to give the focus to something else."""
         super().__init__()
         self._keys, self._when_left = keys, when_left
-
-    @property
-    def is_modal(self) -> bool:
-        """Keys of the screen below don't count while it has the focus."""
-        return True
 
     def compose(self) -> ComposeResult:
         yield Lines(id="help-body")
@@ -140,13 +155,8 @@ class Help(Frame):
         """From its beginning."""
         body = self.query_one(Lines)
         body.scroll_home(animate=False, immediate=True)
-        self.styles.offset = (0, 0)
-        self.screen.set_focus(body, scroll_visible=False)
-
-    def close(self) -> None:
-        draw_below(self)
-        self.styles.offset = None
+        self.come(body)
 
     def action_leave(self) -> None:
-        self.close()
+        self.go()
         self._when_left()

@@ -49,13 +49,16 @@ class Pane(Frame):
 
     def __init__(self, title: str, id: str, *body: Any) -> None:
         super().__init__(*body, id=id)
-        self._frame_alone = False
+        self._frame_alone = self._marked = False
         self.border_title = title
         self.room = NARROWEST
         """Cells of a line in it."""
 
     def mark(self, focused: bool) -> None:
         """Show in the frame whether it has the focus. A rule that is set like this has nothing else drawn again."""
+        if focused is self._marked:
+            return  # it comes back after a dialog
+        self._marked = focused
         if focused:
             self.styles.set_rule("border_title_style", Style(bold=True, reverse=True))
             self.styles.set_rule("border_title_color", Color.parse(self.app.theme_variables["accent"]))

@@ -17,6 +17,7 @@ from textual.widgets.tree import TreeNode
 
 from app.quantities import duration, percent
 from app.session.lines import brief, clean
+from app.session.over import in_dialog
 from app.session.steady import Steady
 from app.session.story import Idea, Story, Tried
 from app.session.words import SIGNS, moved, what
@@ -60,6 +61,8 @@ class Plan(Tree[Leaf], Steady):
         self._ideas: dict[int, TreeNode[Leaf]] = {}
         self._story: Story | None = None
         self._best: str | None = None
+        self._lit = False
+        """The cursor shows that the keys come here, or come back here after a dialog."""
         self._moves = False
         """The cursor is to be moved once the new lines are laid out."""
         super().__init__("what was tried", id="plan")
@@ -137,11 +140,16 @@ class Plan(Tree[Leaf], Steady):
 
     def on_focus(self, event: Focus) -> None:
         super().on_focus(event)
-        self.refresh_line(self.cursor_line)
+        self._light(True)
 
     def on_blur(self, event: Blur) -> None:
         super().on_blur(event)
-        self.refresh_line(self.cursor_line)
+        self._light(in_dialog(self.screen.focused))
+
+    def _light(self, lit: bool) -> None:
+        if lit != self._lit:
+            self._lit = lit
+            self.refresh_line(self.cursor_line)
 
     def on_resize(self, event: Resize) -> None:
         """Lines that were drawn know their width; to lay the tree out again is needless."""
@@ -185,7 +193,7 @@ class Plan(Tree[Leaf], Steady):
         else:
             text = self._attempt(data, story)
         if node is self.cursor_node:
-            text.stylize(self.get_component_rich_style("plan--cursor") if self.has_focus else style)
+            text.stylize(self.get_component_rich_style("plan--cursor") if self._lit else style)
         else:
             text.stylize(base_style)
         return text

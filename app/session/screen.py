@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.reactive import Reactive
 from textual.widget import Widget
 from textual.widgets import Static
+from textual.widgets._toast import ToastRack
 
 from agents.spoken import SPOKEN, piece_in
 from app.session.board import Board, places
@@ -22,6 +23,7 @@ from app.session.dialogs import Help
 from app.session.driver import Driver
 from app.session.keys import PANES, TITLES, bindings, footer, groups
 from app.session.lines import Lines, brief, clean
+from app.session.over import in_dialog
 from app.session.panes import Headline, KernelPane, LogPane, MoneyPane, Pane, VerdictPane, WordsPane, panes
 from app.session.steady import Prompt
 from app.session.wheel import Wheel
@@ -46,7 +48,7 @@ class SessionScreen(Wheel, Prompt):
     """As in Textual, but that the whole screen is not drawn again for it: the panes show it themselves."""
     BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
     DEFAULT_CSS = """
-    SessionScreen { layers: base over; align: center middle; }
+    SessionScreen { layers: base help choose sure write; align: center middle; }
     SessionScreen #tabs { height: 1; display: none; background: $panel; }
     SessionScreen #keys { height: 1; background: $panel; }
     """
@@ -69,6 +71,7 @@ class SessionScreen(Wheel, Prompt):
 
     def compose(self) -> ComposeResult:
         yield Help(groups(), self._leave_help)
+        yield from (self.choose, self.sure, self.write)
         yield Headline(id="headline", markup=False)
         yield Static(id="tabs", markup=False)
         yield Board(Pane("1 plan", "plan-pane", self.plan), *panes(), id="panes")
@@ -86,13 +89,26 @@ class SessionScreen(Wheel, Prompt):
         self._arrange()
 
     def watch_focused(self, before: Widget | None, after: Widget | None) -> None:
-        """The frames show where the focus is; who clicks beside the help leaves it."""
+        """The frames show where the focus is, or was before a dialog; who clicks beside the help leaves it."""
+        if in_dialog(after):
+            return
         for body, has_it in ((before, False), (after, True)):
             if body is not None and isinstance(body.parent, Pane):
                 body.parent.mark(has_it)
         if after is not None and isinstance(after.parent, Pane):
             self._current = next(name for name in PANES if self._id_of(name) == after.parent.id)
-            self.query_one(Help).close()
+            self.query_one(Help).go()
+
+    def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
+        """As in Textual, but that a mouse finds nothing beside a dialog, except a note that it takes away."""
+        widget, region = super().get_widget_at(x, y)
+        if (
+            self.dialog is None
+            or in_dialog(widget)
+            or any(isinstance(n, ToastRack) for n in widget.ancestors_with_self)
+        ):
+            return widget, region
+        return self, self.region
 
     @staticmethod
     def _id_of(name: str) -> str:
@@ -221,6 +237,8 @@ class SessionScreen(Wheel, Prompt):
             pane.fit(where.get(str(pane.id), room.region).width)
         self.query_one("#tabs").display = alone is not None
         self.query_one(Board).arrange_for(alone)
+        if self.dialog is not None:
+            self.dialog.fit()
         self._fill()
         self._draw_tabs()
 

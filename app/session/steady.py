@@ -74,9 +74,23 @@ class Bar(ScrollBar):
         return self
 
 
-class Steady(ScrollView):
-    """Scrolls, and looks the same with the focus and without, since its pane shows where that is: neither its styles
-    nor its drawing change with it."""
+class Still(Widget):
+    """Looks the same with the focus and without: neither its styles nor its drawing change with it."""
+
+    def on_focus(self, event: Focus) -> None:
+        event.prevent_default()
+        self.has_focus = True
+
+    def on_blur(self, event: Blur) -> None:
+        event.prevent_default()
+        self.has_focus = False
+
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        pass
+
+
+class Steady(ScrollView, Still):
+    """Scrolls, and looks the same with the focus and without, since its pane shows where that is."""
 
     @property
     def vertical_scrollbar(self) -> ScrollBar:
@@ -100,14 +114,3 @@ class Steady(ScrollView):
         super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
         draw_soon(self)
         return self
-
-    def on_focus(self, event: Focus) -> None:
-        event.prevent_default()
-        self.has_focus = True
-
-    def on_blur(self, event: Blur) -> None:
-        event.prevent_default()
-        self.has_focus = False
-
-    def watch_has_focus(self, _has_focus: bool) -> None:
-        pass

@@ -20,12 +20,13 @@ from agents.steering_box import give
 from agents.steering_limits import HEEDED_AT_A_LIMIT
 from app.session.archive import Archive
 from app.session.choose import Choose
-from app.session.dialogs import Sure, Write, WriteAction
+from app.session.dialogs import Sure, Write, usage_of
 from app.session.driver import Driver
 from app.session.editor import edit_kernel, edit_text
 from app.session.exports import Export, exportable, free_name
 from app.session.hand_over import hand_over
 from app.session.lines import clean
+from app.session.over import Dialog
 from app.session.plan import Plan
 from app.session.story import Story
 from app.steer_words import action_of, plan_of
@@ -47,6 +48,7 @@ class Wheel(Screen[None]):
         self.story = Story()
         self.archive = Archive(run.path)
         self.plan = Plan(self.follow)
+        self.write, self.sure, self.choose = Write(), Sure(), Choose()
         self.leaving: Callable[[], None] | None = None
         """What is done once the run that is driven here has ended."""
         self._unseen = 0
@@ -87,6 +89,11 @@ class Wheel(Screen[None]):
         elif isinstance(action, acts.EditKernel):
             self.notify("Given: your kernel is judged when what goes on now is done.", markup=False)
 
+    @property
+    def dialog(self) -> Dialog[Any] | None:
+        """The one that waits for an answer."""
+        return next((each for each in (self.write, self.sure, self.choose) if each.is_open), None)
+
     def follow(self) -> None:
         """Show what the cursor is on."""
         raise NotImplementedError
@@ -98,7 +105,7 @@ class Wheel(Screen[None]):
 
     @work
     async def action_write(self, begun: str, offer: str = "") -> None:
-        written = await self.app.push_screen_wait(WriteAction(begun, offer))
+        written = await self.write.ask("What shall be done?", begun, offer, usage_of)
         if written is None or not written.strip():
             return
         try:
@@ -139,7 +146,7 @@ class Wheel(Screen[None]):
     @work
     async def action_accept(self) -> None:
         question = f"Accept {self.story.best} as it is? It is measured afresh, and the run ends."
-        if await self.app.push_screen_wait(Sure(question)):
+        if await self.sure.ask(question):
             self.give(acts.Accept())
 
     @work
@@ -152,7 +159,7 @@ class Wheel(Screen[None]):
         files = self._edited(lambda: edit_kernel(kernel.files, kernel.language, facts.header if facts else None))
         if files is None:
             return
-        note = await self.app.push_screen_wait(Write(f"{filed.attempt.id} is changed. What is it about?"))
+        note = await self.write.ask(f"{filed.attempt.id} is changed. What is it about?")
         if note is not None:
             edited = acts.EditKernel(
                 parent=filed.attempt.id, files=files, defines=kernel.defines, flags=kernel.flags, note=note.strip()
@@ -212,7 +219,7 @@ class Wheel(Screen[None]):
             (c.form, c.what, c.objection or (f"not judged here: {c.note}" if c.note else "")) for c in found.choices
         ]
         best = "" if attempt == self.story.best else f" (the best is {self.story.best}: b chooses it)"
-        place = await self.app.push_screen_wait(Choose(f"Export {attempt} as{best}", rows))
+        place = await self.choose.ask(f"Export {attempt} as{best}", rows)
         if place is None:
             return
         form, _, objection, _ = found.choices[place]
@@ -220,7 +227,7 @@ class Wheel(Screen[None]):
             self.notify(clean(f"{form} does not apply: {objection}"), severity="error", markup=False, timeout=8)
             return
         name = free_name(f"{found.word}-{attempt}-{form}")
-        where = await self.app.push_screen_wait(Write(f"Write {attempt} as {form} into the folder", name))
+        where = await self.write.ask(f"Write {attempt} as {form} into the folder", name)
         if where and where.strip():
             self._carry_out(Export(attempt, form, Path(where.strip()).expanduser().absolute()), found.executor)
 
@@ -247,22 +254,23 @@ class Wheel(Screen[None]):
     @work
     async def action_leave(self) -> None:
         driver = self.driver
+        if self.dialog is not None:
+            self.dialog.leave()  # ctrl+q counts over everything
+            return
         if self.leaving is None and not await self._may_leave_exports():
             return
         if driver is None or not driver.is_alive:
             self.app.exit()
         elif self.leaving is not None:
             driver.stop(at_once=True)
-        elif await self.app.push_screen_wait(
-            Sure("Stop the run and leave? What was found is kept, and resume goes on.")
-        ):
+        elif await self.sure.ask("Stop the run and leave? What was found is kept, and resume goes on."):
             self.leave_after(driver, self.app.exit)
 
     async def _may_leave_exports(self) -> bool:
         """Whether nothing is being exported, or the person leaves all the same."""
         left = [export.attempt for export in self.story.exports if export.doing is not None]
         question = f"The export of {', '.join(left)} is not judged yet. Leave? Its files stay."
-        return not left or await self.app.push_screen_wait(Sure(question))
+        return not left or await self.sure.ask(question)
 
     @work
     async def action_detach(self) -> None:
@@ -273,7 +281,7 @@ class Wheel(Screen[None]):
             self.app.exit()
         elif self.story.at_limit is not None:
             self.notify("It waits at a limit: l gives a larger one, then it can go on without you; q ends it.")
-        elif await self.app.push_screen_wait(Sure("Leave, and let the run go on in the background?")):
+        elif await self.sure.ask("Leave, and let the run go on in the background?"):
             self.leave_after(driver, self._hand_over)
 
     def leave_after(self, driver: Driver, leave: Callable[[], None]) -> None:
