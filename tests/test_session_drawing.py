@@ -23,6 +23,13 @@ from memory.runs import RunFolder
 _PIECE = re.compile(r"\x1b\[(\d+);(\d+)H|\x1b\[[\d;]*m|(\n)|([^\x1b\n])")
 """Of what is written to a terminal: a place, a style, a line's end, a character."""
 SPELLS = ("6 b 1", "end 2 b 1", "z down z", "question_mark down escape", "2 v z 3", "5 6", "z up z", "n v 1 home z z")
+SPELLS += (
+    "1 h a escape 2",
+    "1 up h escape",
+    "colon p i backspace backspace",
+    "escape 1 w n 3 1",
+    "l escape w escape z",
+)
 """Keys of every kind; some scroll a pane that has no place at that moment."""
 
 
@@ -89,7 +96,8 @@ async def test_a_key_is_answered_in_one_frame(run: RunFolder) -> None:
     app = Seen(run, (160, 48))
     async with app.run_test(size=(160, 48)) as pilot:
         await begun(pilot, app)
-        for key in ("b", "3", "6", "z", "z", "question_mark", "escape", "1", "up", "v", "v"):
+        keys = "b 3 6 z z question_mark escape 1 up v v h a left escape w n colon p escape 2 h escape"
+        for key in keys.split(" "):
             before = app.frames
             await pilot.press(key)
             await until(pilot, lambda: app.frames > before, key)  # noqa: B023

@@ -149,6 +149,8 @@ class Plan(Tree[Leaf], Steady):
     def _light(self, lit: bool) -> None:
         if lit != self._lit:
             self._lit = lit
+            for key in [key for key in self._line_cache.keys() if key[0] == self.cursor_line]:  # noqa: SIM118
+                self._line_cache.discard(key)
             self.refresh_line(self.cursor_line)
 
     def on_resize(self, event: Resize) -> None:

@@ -1,0 +1,185 @@
+"""What a session asks over its panes: who gets the keys and the mouse meanwhile, and where the focus goes after it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from test_session import given, shown, stub_run, until
+from textual.geometry import Region
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from app.session.app import SessionApp
+from app.session.exports import Choice, Exportable
+from app.session.over import Dialog
+from memory.runs import RunFolder
+
+OPENED = {"h": "write", "slash": "write", "colon": "write", "l": "write", "w": "sure", "X": "choose"}
+"""Keys, and the dialog that each opens."""
+CHOICES = (
+    Choice("sources", "its files", None, None),
+    Choice("torch-op", "a package", "no compiler is here " * 12, None),
+    *(Choice("kernelbench", "one file", None, f"not judged, {n}") for n in range(7)),
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return asyncio.run(stub_run(tmp_path_factory.mktemp("asked")))
+
+
+@pytest.fixture
+def run(finished: RunFolder, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """A run of which something can be exported; a test hands it nothing."""
+    monkeypatch.setattr("app.session.wheel.exportable", lambda *_: Exportable("local", "stub", CHOICES))
+    return finished
+
+
+async def opened(pilot: Pilot[None], app: SessionApp, key: str) -> Dialog[object]:
+    """The dialog that the key opens."""
+    await pilot.press(key)
+    await until(pilot, lambda: app.session.dialog is not None, f"a dialog after {key}")
+    await pilot.pause(0.05)
+    dialog = app.session.dialog
+    assert dialog is getattr(app.session, OPENED[key]) and dialog.has_focus_within
+    return dialog
+
+
+async def test_a_dialog_alone_hears_keys_and_gives_the_focus_back(run: RunFolder) -> None:
+    app = SessionApp(run)
+    async with app.run_test(size=(160, 48)) as pilot:
+        session = app.session
+        await until(pilot, lambda: session.story.ended is not None)
+        for pane, key in zip("123456", OPENED, strict=True):
+            await pilot.press(pane)
+            await pilot.pause()
+            before, seen = session.focused, shown(app).split("\n")
+            await opened(pilot, app, key)
+            await pilot.press("tab", "shift+tab", "f2", "pageup", "ctrl+l")
+            assert session.dialog is not None and session.dialog.has_focus_within
+            await pilot.press("p", "k", "z")
+            assert not session.shows_one and not (run.path / "commands.jsonl").exists()
+            await pilot.press("escape")
+            await until(pilot, lambda: session.dialog is None)
+            assert session.focused is before and len(app.screen_stack) == 2
+            await until(pilot, lambda: shown(app).split("\n")[1:20] == seen[1:20], "the same panes")  # noqa: B023
+
+
+async def test_the_plan_shows_where_the_keys_come_back_to(run: RunFolder) -> None:
+    """Its cursor is bright while it has the focus, and while a dialog has it only for a moment; dim when another pane
+    has it, also where it was drawn bright before."""
+    app = SessionApp(run)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
+
+        async def colour(*keys: str) -> str:
+            await pilot.press(*keys)
+            await pilot.pause(0.05)
+            plan = app.session.plan
+            row = app.session._compositor.render_strips()[plan.region.y + plan.cursor_line - plan.scroll_offset.y]
+            return str(next(iter(row.crop(plan.region.x + 4, plan.region.x + 5))).style)
+
+        bright, dim = await colour("1"), await colour("2")
+        assert bright != dim
+        assert [await colour("1"), await colour("h"), await colour("escape"), await colour("2")] == [bright] * 3 + [dim]
+        assert [await colour("h"), await colour("escape"), await colour("1")] == [dim, dim, bright]
+
+
+async def test_a_mouse_finds_nothing_beside_a_dialog(run: RunFolder) -> None:
+    app = SessionApp(run)
+    async with app.run_test(size=(160, 48), notifications=True) as pilot:
+        session = app.session
+        await until(pilot, lambda: session.story.ended is not None)
+        for key in ("h", "w", "X"):
+            dialog = await opened(pilot, app, key)
+            session.notify("a note beside it")
+            await until(pilot, lambda: "a note beside it" in shown(app))
+            for beside in ((1, 5), (159, 10), (3, 40)):
+                assert await pilot.click(offset=beside)
+                assert session.get_widget_at(*beside)[0] is session
+            assert dialog.is_open and dialog.has_focus_within
+            inside, _ = session.get_widget_at(dialog.region.x + 3, dialog.region.y + 1)
+            assert dialog in inside.ancestors
+            row = next(n for n, line in enumerate(shown(app).split("\n")) if "a note beside it" in line)
+            await pilot.click(offset=(shown(app).split("\n")[row].index("a note beside it"), row))
+            await until(pilot, lambda: "a note beside it" not in shown(app), "a note taken away")
+            assert dialog.is_open and dialog.has_focus_within
+            await pilot.press("escape")
+        await opened(pilot, app, "X")
+        place = session.choose._list.region
+        await pilot.click(offset=(place.x + 4, place.y + 1))
+        await until(pilot, lambda: "torch-op does not apply" in shown(app), "a choice by mouse")
+        assert given(run) == []
+
+
+async def test_keys_that_count_over_everything(run: RunFolder) -> None:
+    """ctrl+q leaves the dialog and not the session; the palette offers no second dialog."""
+    app = SessionApp(run)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        for key in ("h", "w", "X"):
+            await opened(pilot, app, key)
+            assert list(app.get_system_commands(app.screen)) == []
+            await pilot.press("ctrl+p")
+            await until(pilot, lambda: len(app.screen_stack) == 3, "the palette")
+            await pilot.press("escape")
+            await until(pilot, lambda: len(app.screen_stack) == 2)
+            assert app.session.dialog is not None and app.session.dialog.has_focus_within
+            await pilot.press("ctrl+q")
+            await until(pilot, lambda: app.session.dialog is None)
+        assert app.is_running and given(run) == []
+
+
+@pytest.mark.parametrize("key", ["h", "colon", "w", "X"])
+async def test_a_dialog_fits_a_terminal_that_changes(run: RunFolder, key: str) -> None:
+    app = SessionApp(run)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        dialog = await opened(pilot, app, key)
+        first = shown(app)
+        for size in ((80, 24), (40, 12), (30, 8), (160, 48)):
+            await pilot.resize_terminal(*size)
+            screen = Region(0, 0, *size)
+            await until(pilot, lambda: screen.contains_region(dialog.region) and dialog.size.width > 0)  # noqa: B023
+            await pilot.pause(0.05)
+            assert dialog.region.width == min(dialog.WIDTH, size[0] * 96 // 100)
+            focused = app.session.focused
+            assert focused is not None and focused.region.overlaps(dialog.region) and dialog.has_focus_within
+        await until(pilot, lambda: shown(app).split("\n")[15:33] == first.split("\n")[15:33], "the same as at first")
+
+
+async def test_a_line_keeps_what_is_written_while_the_terminal_changes(run: RunFolder, tmp_path: Path) -> None:
+    app = SessionApp(run)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        await opened(pilot, app, "h")
+        await pilot.press(*"rows ")
+        await pilot.resize_terminal(160, 48)
+        await pilot.press(*"are")
+        line = app.session.query_one("#line", Input)
+        await until(pilot, lambda: line.value == "hint rows are" and "hint rows are" in shown(app))
+        await pilot.press("escape", "h")
+        await until(pilot, lambda: app.session.dialog is not None)
+        assert line.value == "hint ", "nothing of what was left"
+        await pilot.press("escape", "X")
+        await until(pilot, lambda: app.session.choose.is_open)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.session.write.is_open, "the second question")
+        assert line.value.endswith("-sources")
+        await pilot.press("escape")
+        assert app.session.dialog is None and app.session.focused is app.session.plan
+
+
+async def test_a_question_that_is_asked_again_answers_the_first(run: RunFolder) -> None:
+    app = SessionApp(run)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        first = asyncio.create_task(app.session.sure.ask("One?"))
+        await until(pilot, lambda: "One?" in shown(app))
+        second = asyncio.create_task(app.session.sure.ask("Two?"))
+        await until(pilot, lambda: "Two?" in shown(app))
+        assert await first is False and not second.done()
+        await pilot.press("y", "enter")
+        assert await second is True and app.session.dialog is None
