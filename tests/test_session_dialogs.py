@@ -145,6 +145,11 @@ async def test_a_dialog_fits_a_terminal_that_changes(run: RunFolder, key: str) -
             await until(pilot, lambda: screen.contains_region(dialog.region) and dialog.size.width > 0)  # noqa: B023
             await pilot.pause(0.05)
             assert dialog.region.width == min(dialog.WIDTH, size[0] * 96 // 100)
+            if key == "X":
+                choices = app.session.choose._list
+                strips = (choices.render_line(y).text for y in range(choices.virtual_size.height))
+                assert "no compiler is here no" in " ".join(" ".join(strips).split()), "nothing is cut"
+                assert choices.virtual_size.width == choices.scrollable_content_region.width
             focused = app.session.focused
             assert focused is not None and focused.region.overlaps(dialog.region) and dialog.has_focus_within
         await until(pilot, lambda: shown(app).split("\n")[15:33] == first.split("\n")[15:33], "the same as at first")

@@ -42,9 +42,10 @@ class Choices(OptionList, Steady):
         self.action_first()
 
     def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
-        if size.width != self.size.width:
-            self._clear_caches()
-        return super()._size_updated(size, virtual_size, container_size, layout)
+        changed = super()._size_updated(size, virtual_size, container_size, layout)
+        if changed:
+            self._clear_caches()  # its lines are as wide as there is room beside a scroll bar
+        return changed
 
     def on_resize(self, event: Resize) -> None:
         """Lines that were drawn are right already; to draw them again is needless."""
