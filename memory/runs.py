@@ -26,6 +26,7 @@ anything refers to it, and so is what the next prompts are made of; of the rest 
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -55,6 +56,8 @@ from memory.tail import read_events
 
 __all__ = ["FORMAT", "Attempt", "RunFolder", "list_runs"]
 
+_ID = re.compile(r"a[0-9]+")
+"""Of an attempt."""
 FORMAT = 2
 """Of the run folder; what older ones need is in agents/upgrade.py."""
 
@@ -132,7 +135,10 @@ class RunFolder:
         return bool(self._attempts)
 
     def attempt(self, attempt_id: str) -> Attempt:
-        """One attempt; `RunFolderError` when there is none of that id."""
+        """One attempt; `RunFolderError` when there is none of that id. While not all were read, it alone is."""
+        path = self.folder_of(attempt_id) / "attempt.json"
+        if self._attempts is None and _ID.fullmatch(attempt_id) and path.is_file():
+            return Attempt.at(path)
         for attempt in self.attempts():
             if attempt.id == attempt_id:
                 return attempt

@@ -48,6 +48,18 @@ def test_what_is_written_is_read_back_by_another_reader(tmp_path: Path) -> None:
         again.attempt("a9")
 
 
+def test_one_attempt_is_read_without_the_others(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "t", {})
+    add(run, 0)
+    add(run, 1)
+    (run.path / "attempts" / "a0" / "attempt.json").write_text("damaged")
+    again = RunFolder(run.path)
+    assert again.attempt("a1") == attempt(1)
+    for name in ("a0", "a2", "../attempts/a1", "a1/", ""):
+        with pytest.raises(RunFolderError):
+            again.attempt(name)
+
+
 def test_runs_that_start_at_once_get_folders_of_their_own(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         runs = list(pool.map(lambda _: RunFolder.create(tmp_path, "task", {}), range(24)))
