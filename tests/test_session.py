@@ -48,6 +48,7 @@ from app.steer_words import action_of
 from bench.session import Terminal
 from memory.runs import RunFolder
 from memory.tail import Tail
+from tests.screenshots import keep_terminal
 from tools.errors import WarpsmithError
 from tools.executor import LocalExecutor
 from tools.records import Kernel
@@ -165,6 +166,8 @@ async def test_a_run_is_shown_at_any_size_and_each_pane_has_its_key(run: RunFold
             await pilot.pause(0.1)
             texts[name] = shown(app)
             assert "ENDED" in texts[name]
+            if size != (160, 48) or name == "plan":
+                keep_terminal(app, f"{size[0]}x{size[1]}-{name}")
         parts = {"plan": "from a0", "kernel": "#include", "verdict": "change", "words": "Judged."}
         parts |= {"money": "iterations", "log": "the run ended"}
         for name, part in parts.items():
@@ -378,6 +381,7 @@ async def test_help_names_every_key_and_action_and_the_palette_has_them(run: Run
         await pilot.pause(0.1)
         text = "\n".join(line.plain for line in app.screen.query_one("#help-body", Lines).lines)
         assert all(key.label in text and key.does in text for key in KEYS) and all(name in text for name in ACTIONS)
+        keep_terminal(app, "100x60-help")
         await pilot.press("escape")
         titles = [command.title for command in app.get_system_commands(app.screen)]
         assert any(title.startswith("pause") for title in titles) and len(titles) >= len(KEYS) - 3
@@ -552,6 +556,18 @@ def test_the_story_takes_lines_of_every_kind_it_does_not_know() -> None:
     assert story.version == 1 and story.state == "running"
 
 
+def test_attempts_of_coders_at_once_stand_at_their_own_hypotheses() -> None:
+    """Whichever is judged first."""
+    story = Story()
+    for change in ("first", "second"):
+        story.take({"event": "hypothesis", "iteration": 1, "change": change, "parent": "a0"})
+    for attempt, slot in (("a1", 1), ("a2", 0)):
+        about = {"attempt": attempt, "iteration": 1, "parent": "a0", "outcome": "kept"}
+        story.take({"event": "attempt_judged", "turn": f"0001-coder-{slot}", **about})
+    ideas = {name: tried.idea.change for name, tried in story.attempts.items() if tried.idea is not None}
+    assert ideas == {"a1": "second", "a2": "first"}
+
+
 # --- beside a run in another process, and without a screen ------------------------------------------------------------
 
 
@@ -716,6 +732,7 @@ async def test_a_real_run_is_steered_from_the_keyboard_to_its_end(
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: bool(story.waiting), "a plan that waits")
         assert "PLAN WAITS FOR YOU" in shown(app)
+        keep_terminal(app, "160x48-plan-waits")
         await pilot.press("1", "b", "e")
         await pilot.pause(0.2)
         await write(pilot, "add instead of multiply")
@@ -748,6 +765,7 @@ async def test_a_real_run_is_steered_from_the_keyboard_to_its_end(
         log = [line.plain for line in app.session.query_one(LogPane).body.lines]
         assert any("you asked: how does it stand?" in line for line in log)
         assert sum("was exported as sources" in line for line in log) == 2
+        keep_terminal(app, "160x48-ended")
         await pilot.press("q")
     driver.join(PATIENCE)
     assert driver.error is None and not driver.is_alive

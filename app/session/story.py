@@ -5,6 +5,7 @@ The texts of others in here are as they were written; whoever shows them makes t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,7 +171,7 @@ class Story:
     def _on_attempt_judged(self, line: Mapping[str, Any]) -> None:
         parent, iteration = line.get("parent"), int(line["iteration"])
         person = line.get("person")
-        idea = None if person is not None else self._idea_of(iteration, parent)
+        idea = None if person is not None else self._idea_of(iteration, parent, str(line.get("turn")))
         tried = Tried(
             id=str(line["attempt"]),
             parent=None if parent is None else str(parent),
@@ -190,9 +191,13 @@ class Story:
         self.attempts[tried.id] = tried
         self.device_seconds += float(line.get("device_seconds") or 0.0)
 
-    def _idea_of(self, iteration: int, parent: Any) -> Idea | None:
-        """The hypothesis that an attempt is about: of its iteration, from its parent where there is a choice."""
+    def _idea_of(self, iteration: int, parent: Any, turn: str) -> Idea | None:
+        """The hypothesis that an attempt is about: that of its coder, as the turn says (`0003-coder-1`); where it does
+        not, one of the iteration, from its parent where there is a choice."""
         found = [idea for idea in self.ideas if idea.iteration == iteration and idea.mark != "dropped"]
+        slot = re.fullmatch(r"\d+-(?:coder|choose)-(\d+)", turn)
+        if slot is not None and int(slot[1]) < len(found):
+            return found[int(slot[1])]
         fresh = [idea for idea in found if not idea.attempts]
         same = [idea for idea in (*fresh, *found) if idea.parent == parent]
         return next(iter((*same, *fresh, *found)), None)
