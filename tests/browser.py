@@ -31,7 +31,7 @@ FLAGS = (
     "--force-color-profile=srgb",
 )
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-TALLEST = 6_000
+TALLEST = 4_000
 """Pixels of a picture."""
 FAILED = "at-the-moment-of-failure"
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
