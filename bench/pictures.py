@@ -1,6 +1,6 @@
 """The pictures of docs/images, taken anew of a run that is judged for real.
 
-    python -m bench.pictures [--out docs/images] [--only session]
+    python -m bench.pictures [--out docs/images] [--runs DIR]
 
 Nobody thinks in it: the roles play a script of four plans on examples/softmax, so that there are ideas, predictions and
 words to see without a provider. Kernels are built, judged and timed here as in any run. A second run, of the built-in
@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import JsonValue
 from textual.widgets import Input
 
 from agents.models import registry
-from agents.models.base import Dialect, OnText, Reply, Request, ToolCall, Usage
 from agents.settings import ROLES, Budgets, Models, RunSettings
 from app.compare import compare
 from app.compare_report import parts_of
@@ -34,6 +32,7 @@ from app.pages import rendered
 from app.report import writable, write_report
 from app.session.app import SessionApp
 from app.session.driver import Driver
+from bench.scripted import PLANS, Script
 from memory.runs import RunFolder
 from tests.browser import PHONE, Window, window
 from tests.dashboard import dashboard
@@ -46,134 +45,6 @@ PATIENCE = 400.0
 """Seconds until what is waited for counts as not coming."""
 TERMINAL, NARROW = (160, 48), (80, 24)
 PAGE = {"width": 1000, "height": 1000}
-
-
-class Idea(NamedTuple):
-    """A hypothesis, and the candidate that the coder makes of it."""
-
-    change: str
-    why: str
-    expected: str
-    candidate: dict[str, Any]
-    kind: str
-
-
-def edited(old: str, new: str) -> dict[str, Any]:
-    """A candidate that differs from its parent in one place."""
-    return {"edits": [{"file": "kernel.cpp", "old": old, "new": new}]}
-
-
-VECTOR = "POLYNOMIAL=1, LANES=8: a polynomial instead of the library's exponential"
-SHORT = "Leave out the two highest terms of the polynomial"
-DYNAMIC = "schedule(dynamic): rows are handed out as threads come free"
-TERMS = """    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-"""
-PLANS: tuple[tuple[Idea, ...], ...] = (
-    (
-        Idea(VECTOR, "The library's exponential is a call an element; a polynomial fills vector registers.", "-60 %",
-             {"defines": {"POLYNOMIAL": 1, "LANES": 8}}, "vectorization"),
-        Idea("THREADS=0, CHUNK=16: all cores share the rows", "Rows do not depend on each other.", "-45 %",
-             {"defines": {"THREADS": 0, "CHUNK": 16}}, "parallelism"),
-    ),
-    (
-        Idea("LANES=32: more independent sums", "A chain of dependent additions waits for each of its steps.", "-15 %",
-             {"defines": {"LANES": 32}}, "unrolling"),
-        Idea("All cores on top of the vector exponential", "Both gains were seen apart; neither excludes the other.",
-             "-40 %", {"defines": {"THREADS": 0, "CHUNK": 16}}, "parallelism"),
-    ),
-    (
-        Idea(SHORT, "Fewer multiplications an element, if the tolerance allows it.", "-10 %",
-             edited(TERMS, "    float p = 8.3334519073e-3f;\n"), "precision"),
-        Idea("-Ofast: let the compiler reorder sums", "The sums are the judge's to accept, not the compiler's to keep.",
-             "-8 %", {"flags": ["-Ofast", "-funroll-loops"]}, "flags"),
-    ),
-    (
-        Idea("-O3 and vectors of 512 bits", "Loops are vectorised by now; wider registers take more at once.", "-10 %",
-             {"flags": ["-O3", "-mprefer-vector-width=512"]}, "flags"),
-        Idea(DYNAMIC, "The last thread waits for the others when rows are handed out in advance.", "-5 %",
-             edited("schedule(static, CHUNK)", "schedule(dynamic, CHUNK)"), "parallelism"),
-    ),
-)  # fmt: skip
-
-
-class Script:
-    """Plays the three roles out of what it is told."""
-
-    window = 200_000
-    dialects: tuple[Dialect, ...] = ("native",)
-
-    def __init__(self, name: str, run: RunFolder) -> None:
-        self.name = name
-        self._run = run
-        self._plans = iter(PLANS)
-
-    async def reply(self, request: Request, on_text: OnText | None = None) -> Reply:
-        said = "\n".join(message.text for message in request.messages)
-        call: tuple[str, JsonValue] | None
-        if "You are the planner" in said:
-            text, call = self._plan()
-        elif "You are the analyst" in said:
-            text, call = self._read(said)
-        else:
-            text, call = _code(said, request.messages[-1].call is not None)
-        for word in re.findall(r"\S+\s*", text):
-            if on_text is not None:
-                on_text(word)
-            await asyncio.sleep(0.02)
-        used = Usage(input_tokens=len(said) // 4, output_tokens=len(text) // 4, dollars=0.0, estimated=True)
-        if call is None:
-            return Reply(text=text, usage=used)
-        made = ToolCall(id="c0", name=call[0], arguments=json.dumps(call[1]))
-        return Reply(text=text, tool_calls=(made,), usage=used, stop="tools")
-
-    def _plan(self) -> tuple[str, tuple[str, JsonValue]]:
-        plan = next(self._plans, ())
-        best = RunFolder(self._run.path).best()
-        made: list[JsonValue] = [
-            {
-                "idea": idea.why,
-                "change": idea.change,
-                "metric": "seconds",
-                "expected": idea.expected,
-                "parent": best,
-                "kind": idea.kind,
-            }
-            for idea in plan
-        ]
-        text = f"{best} is the fastest so far. What is worth trying from it: " + " ".join(idea.why for idea in plan)
-        return text if plan else "Nothing is left that is worth trying.", ("propose", {"hypotheses": made})
-
-    def _read(self, said: str) -> tuple[str, tuple[str, JsonValue]]:
-        judged = re.findall(r"Iteration \d+ judged (.+)\.", said)[-1].split(", ")
-        run = RunFolder(self._run.path)
-        found: list[JsonValue] = []
-        for name in judged:
-            attempt = run.attempt(name)
-            accepted = attempt.seconds is not None
-            words = "was measured" if accepted else f"was rejected: {attempt.note}"
-            found.append(
-                {
-                    "attempt": name,
-                    "bottleneck": "compute" if accepted else "unknown",
-                    "evidence": [f"{name}: {attempt.outcome}"],
-                    "summary": f"{attempt.change} {words}; {attempt.outcome}.",
-                    "hypothesis_held": attempt.outcome == "kept" if accepted else None,
-                }
-            )
-        return f"I compare {', '.join(judged)} with what was predicted.", ("diagnose", {"diagnoses": found})
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-
-def _code(said: str, is_judged: bool) -> tuple[str, tuple[str, JsonValue] | None]:
-    if is_judged:
-        return "The judge has spoken; this is as far as the hypothesis goes.", None
-    idea = max((idea for plan in PLANS for idea in plan), key=lambda idea: said.rfind(f"Change: {idea.change}"))
-    arguments: JsonValue = {"mode": "full", "candidates": [idea.candidate]}
-    return f"{idea.why} I change one thing only: {idea.change}.", ("run", arguments)
 
 
 def prepared(root: Path, models: Models, parallel: int, iterations: int, approve: bool) -> tuple[Prepared, RunFolder]:
