@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from test_session import given, shown, stub_run, until
+from test_session_drawing import Seen
 from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -112,6 +113,22 @@ async def test_a_mouse_finds_nothing_beside_a_dialog(run: RunFolder) -> None:
         await pilot.click(offset=(place.x + 4, place.y + 1))
         await until(pilot, lambda: "torch-op does not apply" in shown(app), "a choice by mouse")
         assert given(run) == []
+
+
+async def test_a_choice_is_drawn_in_one_frame_a_key(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it needs no scroll bar."""
+    monkeypatch.setattr("app.session.wheel.exportable", lambda *_: Exportable("local", "stub", CHOICES[:3]))
+    app = Seen(run, (160, 48))
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
+        await pilot.pause(0.3)
+        for key in ("X", "down", "down", "home", "escape", "X", "end", "escape"):
+            before = app.frames
+            await pilot.press(key)
+            await until(pilot, lambda: app.frames > before, key)  # noqa: B023
+            await pilot.pause(0.05)
+            assert app.frames - before == 1, key
+            await until(pilot, lambda: app.text == app.whole, f"the same drawing after {key}")
 
 
 async def test_keys_that_count_over_everything(run: RunFolder) -> None:

@@ -45,6 +45,7 @@ class Choices(OptionList, Steady):
         changed = super()._size_updated(size, virtual_size, container_size, layout)
         if changed:
             self._clear_caches()  # its lines are as wide as there is room beside a scroll bar
+            self._update_lines()  # before they are drawn, which would be done again for it
         return changed
 
     def on_resize(self, event: Resize) -> None:

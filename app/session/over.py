@@ -68,6 +68,10 @@ class Words(Static):
         self.update(Text("\n").join(lines), layout=False)
         return len(lines)
 
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:  # noqa: ARG002
+        draw_soon(self)
+        return super()._size_updated(size, virtual_size, container_size, layout=False)
+
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
         super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
         draw_soon(self)
