@@ -82,7 +82,8 @@ class Beside:
             await self._pilot.pause(0.2)
 
     async def write(self, text: str) -> None:
-        self._app.screen.query_one("#line", Input).value = text
+        line = self._app.screen.query_one("#line", Input)
+        line.value, line.cursor_position = text, len(text)
         await self._pilot.pause(0.3)
 
     def keep(self, name: str) -> None:
@@ -180,10 +181,10 @@ def pages(root: Path, runs: tuple[RunFolder, RunFolder], browser: Window, out: P
 
 
 def drawn(name: str, svg: str, browser: Window, out: Path) -> None:
-    """A terminal's picture as PNG, as wide as 1222 pixels, in 16 shades a channel: that halves the file."""
+    """A terminal's picture as PNG, as wide as 1222 pixels, in 12 shades a channel: that halves the file."""
     wide, tall = (float(part) for part in re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)[0])
     width = min(1222, round(wide))
-    shades = " ".join(f"{step / 15:.4f}" for step in range(16))
+    shades = " ".join(f"{step / 11:.4f}" for step in range(12))
     channels = "".join(f'<feFunc{channel} type="discrete" tableValues="{shades}"/>' for channel in "RGB")
     transfer = f"<feComponentTransfer>{channels}</feComponentTransfer>"
     few = f'<svg width="0" height="0"><filter id="few" color-interpolation-filters="sRGB">{transfer}</filter></svg>'
