@@ -20,6 +20,7 @@ from agents.limits import StopReason, out_of_budget, spending
 from agents.models.base import ModelError, ModelUnavailable, Reply, Request
 from agents.models.failover import Candidate, Change, Voice, Why, learnt_window
 from agents.models.money import BudgetSpent, prompt_tokens
+from agents.models.parting import CHOSEN, Parted
 from agents.models.retry import Patience, Tried, persist
 from agents.repairs import Case
 from agents.room import observe
@@ -30,7 +31,8 @@ from memory.tokens import TokenCounter
 
 class Asked(TypedDict):
     """How a call to `model` ended. Exactly one of the rest is not None: the reply's blob, why another model must be
-    asked, the window that the prompt did not fit, or the budget that is used up."""
+    asked (`user`: a person chose others before anything was heard of it), the window that the prompt did not fit, or
+    the budget that is used up."""
 
     model: str
     reply: str | None
@@ -70,10 +72,8 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
     if not left:
         raise voice.unavailable()
     model = left[0].name
-    spent = context.purse.spent_with(seat.device_seconds)
-    elapsed, budgets = context.clock.elapsed, context.settings.budgets
-    if ended := out_of_budget(spent, elapsed, budgets) or context.purse.common_over:
-        return _asked(model, ended=ended)
+    if unasked := _unasked(seat, voice, model):
+        return unasked
     _tell_what_nears(seat)
     clerk = _Clerk(seat, question.request, question.call, model, write_reply)
     clerk.tell_first(question)
@@ -83,7 +83,7 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
                 left[0].model,
                 question.request,
                 lambda piece: context.on_text(seat.role, piece),
-                _patience(seat, model, len(left) > 1 or question.can_do_without),
+                _patience(seat, voice, model, len(left) > 1 or question.can_do_without),
                 clerk.tried,
             )
     except BudgetSpent as spent_up:
@@ -91,11 +91,23 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
     except ModelError as error:
         return _failed(question, left, error)
     except ModelUnavailable:
+        if voice.lineup.parting.is_set and not context.stopping.is_set:
+            return _asked(model, gone=("user", CHOSEN))
         raise await _stopped(context) from None
     finally:
         context.clock.outside(clerk.outside)
     _tell_what_nears(seat)  # other coders' calls may wait for this one, and were looked at before they did
     return _asked(model, reply=clerk.blob)
+
+
+def _unasked(seat: Seat, voice: Voice, model: str) -> Asked | None:
+    """Why the call is not made, where that is so: a person chose others, or a budget is used up."""
+    if voice.lineup.parting.is_set:
+        return _asked(model, gone=("user", CHOSEN))
+    context = seat.context
+    spent = context.purse.spent_with(seat.device_seconds)
+    ended = out_of_budget(spent, context.clock.elapsed, context.settings.budgets) or context.purse.common_over
+    return _asked(model, ended=ended) if ended else None
 
 
 def _tell_what_nears(seat: Seat) -> None:
@@ -113,6 +125,8 @@ async def _stopped(context: Context) -> ModelUnavailable:
 def _failed(question: Question, left: list[Candidate], error: ModelError) -> Asked:
     """Another model is asked, or the same one with less; with none left the run ends."""
     voice, model = question.voice, left[0].name
+    if voice.lineup.parting.is_set:
+        return _asked(model, gone=("user", CHOSEN))
     if error.fault == "overflow" and voice.may_refit(model):
         request = question.request
         prompt = prompt_tokens(request, question.counter)
@@ -176,7 +190,7 @@ class _Clerk:
         context = self.seat.context
         if isinstance(tried.outcome, ModelError):
             error = tried.outcome
-            about |= {"fault": error.fault, "message": error.message}
+            about |= {"fault": "user" if isinstance(error, Parted) else error.fault, "message": error.message}
             about |= {} if error.usage is None else error.usage.model_dump(mode="json")
             if tried.wait is None:
                 context.journal.tell("model_failed", **about)
@@ -196,7 +210,7 @@ class _Clerk:
             context.journal.flush()
 
 
-def _patience(seat: Seat, model: str, has_another: bool) -> Patience:
+def _patience(seat: Seat, voice: Voice, model: str, has_another: bool) -> Patience:
     """As long as the settings say, and no longer than the run may last."""
     context = seat.context
     settings, wall_time = context.settings, context.settings.budgets.wall_time
@@ -207,4 +221,4 @@ def _patience(seat: Seat, model: str, has_another: bool) -> Patience:
         seconds = min(seconds, settings.failover_seconds)
     if wall_time is not None:
         seconds = min(seconds, max(0.0, wall_time - context.clock.elapsed))
-    return Patience(seconds, context.stopping)
+    return Patience(seconds, context.stopping, parting=voice.lineup.parting)

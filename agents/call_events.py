@@ -89,7 +89,8 @@ class ModelFailed(_Tried, _CostIfTold):
     """A try failed and is not made again."""
 
     event: Literal["model_failed"]
-    fault: ModelFault
+    fault: ModelFault | Literal["user"]
+    """`user`: a person chose another model before anything was heard of this one."""
     message: str
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from langgraph.func import task
 
@@ -31,17 +32,22 @@ async def ask(seat: Seat, name: str, question: Question, fresh: Sequence[Message
 @task
 async def sum_up(seat: Seat, name: str, key: str, voice: Voice, messages: tuple[Message, ...]) -> str | None:
     """A model call beside the turn, in which no tool is offered: the reply's blob, or None. key: the call's name."""
-    speaker = (voice.left() or voice.lineup.candidates)[0]  # with nobody left, an earlier answer may still be found
-    room = room_for(seat, (), speaker.name, speaker.window, speaker.output)
-    request = Request(messages=messages, reply_tokens=min(room.reply, SUMMARY_REPLY))
-    question = Question(key, request, voice, room.counter, can_do_without=True)
-    try:
-        asked = await asking.put(
-            seat, question, lambda reply: _write_down(seat, f"{name}-summary", messages, question.request, reply)
-        )
-    except ModelUnavailable:
-        return None
-    return asked["reply"]
+
+    def write_down(reply: Reply) -> None:
+        _write_down(seat, f"{name}-summary", messages, request, reply)
+
+    voice = replace(voice)  # the turn's own learns of others at its next step
+    while True:
+        speaker = (voice.left() or voice.lineup.candidates)[0]  # with nobody left, an earlier answer may still be found
+        room = room_for(seat, (), speaker.name, speaker.window, speaker.output)
+        request = Request(messages=messages, reply_tokens=min(room.reply, SUMMARY_REPLY))
+        try:
+            asked = await asking.put(seat, Question(key, request, voice, room.counter, can_do_without=True), write_down)
+        except ModelUnavailable:
+            return None
+        if asked["gone"] is None or asked["gone"][0] != "user":
+            return asked["reply"]
+        voice.recast(seat.context.models[seat.role])
 
 
 @task

@@ -226,7 +226,8 @@ class Course:
         )
 
     def _recast(self, role: Role, specs: Sequence[str]) -> None:
-        self.models[role] = self.casting.lineup(specs)
+        before, self.models[role] = self.models[role], self.casting.lineup(specs)
+        before.parting.set()
 
     def _end_by_wall_time(self) -> None:
         """A model or a kernel that hangs can't outlive the time budget by more than a minute and a tenth of it."""

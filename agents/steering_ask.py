@@ -68,6 +68,7 @@ async def _ask(seat: Seat, command: str, question: str) -> tuple[str, str] | Non
             return (reply.text.strip(), asked["model"]) if reply.text.strip() else None
         if asked["gone"] is not None:
             voice.drop(asked["model"], *asked["gone"])
+            voice.recast(seat.context.models[seat.role])
         elif asked["window"] is not None:
             voice.refit(asked["model"], asked["window"])
         else:

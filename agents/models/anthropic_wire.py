@@ -176,6 +176,11 @@ class _Message:
         self._before = Usage()
         self._asked: list[Any] | None = None
 
+    @property
+    def begun(self) -> bool:
+        """Thoughts that nobody is shown are none."""
+        return any(block["type"] not in _KEPT or block.get("thinking") for block in self._blocks)
+
     def take(self, event: Fields) -> str:
         kind = event.get("type")
         if kind == "message_start":

@@ -122,6 +122,10 @@ class _Completion:
         self._stop = ""
         self._usage: Fields = {}
 
+    @property
+    def begun(self) -> bool:
+        return bool(self._calls or self._reasoning or self._thoughts.begun)
+
     def take(self, event: Fields) -> str:
         if event.get("error"):
             raise errors.from_body(event, self._model, self._key, self.usage())
@@ -236,6 +240,11 @@ class _Thoughts:
     def __init__(self) -> None:
         self._head: str | None = ""
         """What is held back; None once the reply proper has begun."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether any text came."""
+        return self._head != ""
 
     def add(self, piece: str) -> str:
         if self._head is None:

@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 
 from agents.models.base import ChatModel, Dialect, ModelFault, ModelUnavailable
 from agents.models.dialect import LADDER
+from agents.models.parting import CHOSEN, Parting
 
 Why: TypeAlias = ModelFault | Literal["format", "user"]
 """Why another model speaks: a fault, replies that could not be used, or a person's wish."""
@@ -103,11 +104,15 @@ class Rests:
 
 
 class Lineup:
-    """All models of one role, preferred first. Shared by the role's turns; `rests` by all roles."""
+    """All models of one role, preferred first. Shared by the role's turns; `rests` by all roles.
+
+    `parting` is set once a person chose others: nobody in it is asked then.
+    """
 
     def __init__(self, candidates: Sequence[Candidate], rests: Rests | None = None) -> None:
         self.candidates = list(candidates)
         self.rests = rests or Rests()
+        self.parting = Parting()
 
     @property
     def name(self) -> str:
@@ -154,7 +159,7 @@ class Voice:
     """How tools were spoken of in its reply."""
     _gone: dict[str, str] = field(default_factory=dict)
     """What is left out in this turn: model to reason."""
-    _why: tuple[Why, str] = ("user", "another model was chosen")
+    _why: tuple[Why, str] = ("user", CHOSEN)
     _dialects: dict[str, Dialect] = field(default_factory=dict)
     _refits: Counter[str] = field(default_factory=Counter)
     """Of each model since it last replied."""
@@ -162,7 +167,7 @@ class Voice:
     def recast(self, lineup: Lineup) -> None:
         """From now on the role's models are these."""
         if lineup is not self.lineup:
-            self.lineup, self._gone, self._why = lineup, {}, ("user", "another model was chosen")
+            self.lineup, self._gone, self._why = lineup, {}, ("user", CHOSEN)
 
     def left(self) -> list[Candidate]:
         """Who may be asked, the next one first."""
@@ -197,9 +202,10 @@ class Voice:
                 candidate.learnt = min(candidate.window, window)
 
     def drop(self, model: str, why: Why, message: str) -> None:
-        """Leave that model out for the rest of the turn."""
+        """Leave that model out for the rest of the turn; not where a person chose others, it may be among them."""
         self.speaking, self._why = model, (why, message)
-        self._gone[model] = f"{why}: {message}"
+        if why != "user":
+            self._gone[model] = f"{why}: {message}"
 
     def adapt(self, message: str, may_switch: bool = True) -> bool:
         """After replies that can't be used: another way of calling tools, where that may help, else another model.

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from agents.models import errors
+from agents.models import errors, parting
 from agents.models.base import Dialect, Message, ModelError, OnText, Opaque, Reply, Request, ToolCall, Usage
 from agents.models.connections import Connection
 from agents.models.error_table import StaleReasoning
@@ -34,6 +34,11 @@ class Assembly(Protocol):
 
     finished: bool
     """Whether the finish marker was seen."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether something of the answer came: text, a thought, or a part of a call."""
+        ...
 
     def take(self, event: Fields) -> str:
         """Add one event; the text that it brought. Raises ModelError for an error event."""
@@ -142,6 +147,8 @@ class Remote:
             await self._check(stream.response)
             while (event := await self._next(stream)) is not None:
                 heard.add(assembly.take(event))
+                if assembly.begun:
+                    parting.answer_begins()
         except (ModelError, *self._wire.errors()):  # type: ignore[misc]
             # Servers break off after the marker too; the reply is whole by then.
             if not assembly.finished:
@@ -195,6 +202,10 @@ class Remote:
             raise self._lost(
                 ModelError("transient", f"{self.name}: the reply was not whole after {seconds:g} s"), assembly
             ) from None
+        except asyncio.CancelledError:
+            if not parting.is_let_go():
+                raise
+            raise self._lost(parting.Parted(), assembly) from None
         except self._wire.errors() as error:
             raise self._lost(errors.classify(error, self.name, self._key), assembly) from None
 

@@ -110,6 +110,11 @@ class _Response:
         self._refused = False
         self._cut = False
 
+    @property
+    def begun(self) -> bool:
+        """Thoughts that nobody is shown are none."""
+        return bool(self._said or any(item.get("type") == "function_call" for item in self._items.values()))
+
     def take(self, event: Fields) -> str:
         kind, at = text(event.get("type")), self._place(event)
         if kind in ("response.output_text.delta", "response.refusal.delta"):

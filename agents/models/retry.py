@@ -1,7 +1,7 @@
 """The one layer that asks a model again: only after what may pass, as long as a run's patience lasts.
 
 The SDKs' own retries are off. A provider's Retry-After is obeyed up to a cap; otherwise the wait is random and its
-upper end doubles. A person who stops the run ends the wait at once.
+upper end doubles. A person who stops the run ends the wait at once, and one who chooses other models the call.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from agents.models.base import ChatModel, ModelError, ModelUnavailable, OnText, Reply, Request
+from agents.models.parting import Parted, Parting
 
 RETRY_AFTER_CAP = 120.0
 """Seconds. A provider that asks for more is asked again after this all the same."""
@@ -63,6 +64,8 @@ class Patience:
     """None: `stopping.now`."""
     random: Callable[[], float] = random.random
     """From 0 to 1."""
+    parting: Parting = field(default_factory=Parting)
+    """Others are to be asked instead."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ async def persist(
 ) -> Reply:
     """The model's reply, asked for again while what fails may pass. `tell` hears of each attempt before the next.
 
-    Raises the last ModelError once patience is at its end; ModelUnavailable when the run is to stop.
+    Raises the last ModelError once patience is at its end; Parted, which is one, when the call was let go of;
+    ModelUnavailable when the run is to stop, or others were chosen, while nobody is asked.
     """
     from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
@@ -97,10 +101,13 @@ async def persist(
 
     def give_up(state: RetryCallState) -> bool:
         late = now() - began + state.upcoming_sleep > patience.seconds
-        return late or patience.stopping.is_set
+        return late or patience.stopping.is_set or patience.parting.is_set
 
     async def pause(seconds: float) -> None:
-        await (patience.sleep or patience.stopping.sleep)(seconds)
+        try:
+            await patience.parting.over(lambda: (patience.sleep or patience.stopping.sleep)(seconds))
+        except Parted as error:
+            raise ModelUnavailable(f"{error.message} while waiting for {model.name}") from None
         if patience.stopping.is_set:
             raise ModelUnavailable(f"stopped while waiting for {model.name}")
 
@@ -120,7 +127,7 @@ async def persist(
 
     async def ask() -> Reply:
         starts.append(now())
-        return await model.reply(request, on_text)
+        return await patience.parting.over(lambda: model.reply(request, on_text))
 
     try:
         reply: Reply = await retrying(ask)

@@ -1,0 +1,91 @@
+"""A person's wish that others play a role: what waits for its old models is let go, an answer that comes may end.
+
+A call is let go while nothing of its answer came: no text, no thought that can be seen and no part of a call to a tool.
+What the provider told of its cost by then is paid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TypeVar
+
+from agents.models.base import ModelError, Usage
+
+Found = TypeVar("Found")
+CHOSEN = "another model was chosen"
+"""What is told of a call that was let go."""
+
+
+class Parted(ModelError):
+    """A call was let go. `usage`: what it cost by then, where the provider said so."""
+
+    def __init__(self, usage: Usage | None = None) -> None:
+        super().__init__("transient", CHOSEN, usage=usage)
+
+
+@dataclass
+class _Call:
+    begun: bool = False
+    """Whether something of the answer came."""
+    let_go: bool = False
+
+
+_CALL: ContextVar[_Call | None] = ContextVar("call", default=None)
+"""The call that goes on here: whoever hears the answer is layers below whoever may let it go."""
+
+
+def answer_begins() -> None:
+    """Something of the answer came."""
+    if (call := _CALL.get()) is not None:
+        call.begun = True
+
+
+def is_let_go() -> bool:
+    """Whether the call is cancelled because others were chosen."""
+    call = _CALL.get()
+    return call is not None and call.let_go
+
+
+class Parting:
+    """The wish, as something that calls can be held under. Belongs to one event loop once one is."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._held: list[tuple[_Call, asyncio.Task[object]]] = []
+
+    def set(self) -> None:
+        """Let go of all calls of which nothing was heard yet, and of those that are still to be made."""
+        self.is_set = True
+        here = asyncio.current_task() if self._held else None
+        for call, task in self._held:
+            if not call.begun and not task.done() and task is not here:  # who is at work just now waits for nobody
+                call.let_go = True
+                task.cancel()
+
+    async def over(self, work: Callable[[], Awaitable[Found]]) -> Found:
+        """What `work` comes to. Raises Parted when it was let go, or is not to be begun any more."""
+        if self.is_set:
+            raise Parted
+        call = _Call()
+
+        async def under() -> Found:
+            _CALL.set(call)
+            return await work()
+
+        task = asyncio.create_task(under())
+        held = (call, task)
+        self._held.append(held)
+        try:
+            return await task
+        except (asyncio.CancelledError, Parted) as error:
+            here = asyncio.current_task()
+            if here is not None and here.cancelling():
+                raise asyncio.CancelledError from None
+            if isinstance(error, Parted) or not call.let_go:
+                raise
+            raise Parted from None
+        finally:
+            self._held.remove(held)
