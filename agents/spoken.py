@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,8 +172,11 @@ class Spoken:
         if anew:
             self._close()
             self.path.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         self._descriptor = os.open(self.path, flags, 0o600)
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):  # somebody's pipe may take nothing for ever
+            self._close()
+            raise OSError(f"{self.path} is no plain file")
         os.fchmod(self._descriptor, 0o600)
         self._torn = os.fstat(self._descriptor).st_size > 0  # an earlier process may have been killed amid a line
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -80,6 +81,8 @@ class Tail:
             there = self.path.stat()
         except FileNotFoundError:
             return False
+        if not stat.S_ISREG(there.st_mode):  # what has no end, or nobody at its other one, would be waited for
+            raise RunFolderError(f"{self.path} is no plain file", "The run folder may be damaged.")
         if self._file is not None:
             if os.path.samestat(there, os.fstat(self._file.fileno())):
                 return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from agents.secrets import Scrubber
 from agents.spoken import SPOKEN, Piece, Spoken, piece_in, speaker_of
 from app.session.lines import folded
 from app.session.voices import Voices
+from memory.files import RunFolderError
 from memory.tail import Tail
 
 KEY = "planted/Key+0123456789"
@@ -105,7 +107,7 @@ async def test_pieces_are_put_together_and_a_large_file_is_begun_anew(
     assert all_said == "".join(f"{reply}.{word} " for reply in range(40) for word in range(50))
 
 
-@pytest.mark.parametrize("harm", ["a folder", "a link", "gone"])
+@pytest.mark.parametrize("harm", ["a folder", "a link", "a pipe", "gone"])
 async def test_a_disk_that_takes_nothing_costs_the_run_nothing(stage: Stage, harm: str, tmp_path: Path) -> None:
     path, other = stage.run.path / SPOKEN, tmp_path / "other"
     other.write_text("mine\n")
@@ -113,6 +115,8 @@ async def test_a_disk_that_takes_nothing_costs_the_run_nothing(stage: Stage, har
         path.mkdir()
     elif harm == "a link":
         path.symlink_to(other)
+    elif harm == "a pipe":
+        os.mkfifo(path)
     planned = proposal("larger blocks").model_copy(update={"text": "One idea."})
     stage.script([planned], [judge(16), says("done")], [reading("a1")])
     outcome = await stage.play()
@@ -185,3 +189,24 @@ def test_of_several_that_speak_at_once_each_is_seen() -> None:
     assert [line.plain for line in voices.lines(30, 10)] == ["c", "whole", "", "a", *"234", "", "b", *"678", ""]
     voices.hear([Piece("a", "", True)])
     assert [line.plain for line in voices.lines(30, 10)][-6:] == ["b", *"5678", ""], "one alone has all the room"
+
+
+def test_a_speaker_is_named_harmlessly() -> None:
+    voices = Voices()
+    voices.hear([Piece("\x1b]0;title\x07\u202ecoder\n" + "x" * 500, "hi\n", is_last=True)])
+    name = voices.lines(60, 20)[0].plain
+    assert name.startswith("]0;titlecoder x") and len(name) < 120
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "a folder"])
+def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path, kind: str) -> None:
+    """A pipe has nobody at its other end, and a device has no end."""
+    path = tmp_path / SPOKEN
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    with Tail(path) as tail, pytest.raises(RunFolderError, match="no plain file"):
+        [*tail.lines()]

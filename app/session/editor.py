@@ -6,7 +6,8 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from tools.errors import WarpsmithError
@@ -17,9 +18,12 @@ def editor() -> list[str]:
     """The editor's command: $VISUAL, $EDITOR, or vi. Raises WarpsmithError when it can't be read."""
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
-        return shlex.split(command)
+        words = shlex.split(command)
     except ValueError as error:
         raise WarpsmithError(f"$EDITOR can't be read: {error}", "Set it to a command: export EDITOR=nano") from error
+    if not words:
+        raise WarpsmithError("$EDITOR names no command", "Set it to one: export EDITOR=nano")
+    return words
 
 
 def edit(paths: Sequence[Path]) -> None:
@@ -38,10 +42,10 @@ def edit(paths: Sequence[Path]) -> None:
 def edit_kernel(files: Mapping[str, str], language: Language, header: str | None) -> dict[str, str] | None:
     """The files as the person left them; None when nothing changed. `task.h` lies beside them to be read.
 
-    Files that were added are taken, those that were removed are gone. Raises WarpsmithError.
+    Files that were added are taken, those that were removed are gone. Raises WarpsmithError, also when what a kernel
+    begins with is gone.
     """
-    with tempfile.TemporaryDirectory(prefix="warpsmith-") as made:
-        folder = Path(made)
+    with _folder() as folder:
         for name, text in files.items():
             path = folder / PurePosixPath(name)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,17 +55,31 @@ def edit_kernel(files: Mapping[str, str], language: Language, header: str | None
         entry = ENTRY_FILE[language]
         edit([folder / entry, *(folder / name for name in files if name != entry)])
         after = {p.relative_to(folder).as_posix(): _text(p) for p in sorted(folder.rglob("*")) if _is_source(p, entry)}
+    if entry not in after:
+        raise WarpsmithError(f"{entry} is no file any more", "Nothing was taken over.")
     return None if after == dict(files) else after
 
 
 def edit_text(text: str, suffix: str) -> str | None:
     """The text as the person left it; None when nothing changed. Raises WarpsmithError."""
-    with tempfile.TemporaryDirectory(prefix="warpsmith-") as made:
-        path = Path(made) / f"plan{suffix}"
+    with _folder() as folder:
+        path = folder / f"plan{suffix}"
         path.write_text(text, encoding="utf-8")
         edit([path])
         after = _text(path)
     return None if after == text else after
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """For the editor's files, gone afterwards. WarpsmithError where they can't be written, or what is left be found."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="warpsmith-", ignore_cleanup_errors=True) as made:
+            yield Path(made)
+    except OSError as error:
+        raise WarpsmithError(
+            f"the editor's files can't be written: {error.strerror or error}", "Set TMPDIR to a folder that has room."
+        ) from error
 
 
 _SOURCES = (".cpp", ".cc", ".cu", ".cuh", ".h", ".hpp", ".inc", ".py")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memory.runs import RunFolder
+from tools.errors import WarpsmithError
 
 if TYPE_CHECKING:
     from app.exporting.checks import Form
@@ -63,6 +64,19 @@ def free_name(base: str) -> str:
     return next((name for name in names if not Path(name).exists()), base)
 
 
+def folder_at(where: str) -> Path:
+    """The folder that a person named. WarpsmithError for what can be none."""
+    try:
+        found = Path(where.strip()).expanduser().absolute()
+        found.stat()
+    except FileNotFoundError:
+        return found
+    except (OSError, ValueError, RuntimeError) as error:  # ValueError: no name; RuntimeError: nobody's home
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise WarpsmithError(f"{where.strip()} can be no folder: {why}", "Name another one.") from error
+    return found
+
+
 @dataclass
 class Export:
     """One export, as far as it came."""
@@ -84,7 +98,7 @@ class Export:
 
     async def carry_out(self, run: RunFolder, executor: str, on_news: Callable[[], None]) -> None:
         """Until it is over; cancelled, the judge is stopped and the files stay. on_news: called when it came further.
-        Raises OSError when no process can be started."""
+        Raises OSError or ValueError when no process can be started, or when what it says is none of its lines."""
         from app.session.export_process import command
 
         process = await asyncio.create_subprocess_exec(

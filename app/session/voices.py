@@ -9,7 +9,7 @@ from typing import Final
 from rich.text import Text
 
 from agents.spoken import Piece
-from app.session.lines import folded
+from app.session.lines import clean, folded
 
 SPOKEN: Final = 40_000
 """Characters of one reply that are kept."""
@@ -40,7 +40,7 @@ class _Reply:
         if whole > self._done:
             self._rows += folded(self.text[self._done : whole - 1], width)
             self._done = whole
-        return [Text(self.speaker, style="bold"), *self._rows, *folded(self.text[whole:], width)]
+        return [Text(clean(self.speaker, 80), style="bold"), *self._rows, *folded(self.text[whole:], width)]
 
 
 class Voices:
