@@ -1,58 +1,33 @@
 """Hypotheses held to what was measured: did the metric move as predicted, and by how much was the prediction off?
 
-Deterministic; no model is asked. A prediction is a person's phrase (`-20 %`, `2x faster`, `from 30 % to 60 %`), so what
+Times are held to the races (`memory.movement`), other metrics to the profiles. Deterministic; no model is asked. What
 can't be read or was not measured stays unscored rather than wrong.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from statistics import median
 
 from pydantic import BaseModel, ConfigDict
 
 from agents.ideas import kind_of
+from agents.predictions import TIMES, Prediction, plain, read_prediction, sign
 from agents.state import Kind
 from memory.files import Json
 from memory.ledger import Outcome
+from memory.movement import BASES, NOISE, Evidence, Movement, movement
 from memory.runs import Attempt, RunFolder
 
-NOISE = 0.01
-"""Relative movement below which a metric counts as unmoved."""
-_TIMES = ("seconds", "time", "runtime", "latency", "duration", "kerneltime", "walltime", "executiontime")
 _SHARES = ("shareoflimit", "percentofthelimit", "oflimit", "limit", "sol")
-_PLAIN_MARKS = {0x2212: "-", 0x2013: " to ", 0xD7: "x", 0x2192: "->"}
-"""A minus, an en dash, a multiplication sign and an arrow, as people paste them."""
-_NUMBER = r"([+-]?\d+(?:\.\d+)?(?:e-?\d+)?)"
-_LESS = re.compile(r"\b(less|lower|fewer|down|fall|drop|decreas|reduc|shrink|smaller|cut|below|under|halv|fast)")
-_MORE = re.compile(r"\b(more|higher|up|rise|increas|grow|larger|gain|above|over|doubl|slow)")
-_UNMOVED = re.compile(r"\b(unchanged|same|constant|no change|not change|stays)\b")
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What an `expected` text says. direction: -1, 0 or 1. relative: -0.2 for a fifth less. target: the figure that the
-    metric should reach, as written; `in_percent` when it was."""
-
-    direction: int | None = None
-    relative: float | None = None
-    target: float | None = None
-    in_percent: bool = False
-
-    def toward(self, before: float) -> Prediction:
-        """With the movement that leads from `before` to the target."""
-        if self.target is None or not before:
-            return self
-        target = self.target / 100 if self.in_percent and abs(before) <= 1 else self.target
-        relative = target / before - 1
-        return Prediction(direction=_sign(relative), relative=relative)
+_RATES = (*_SHARES, "speedup")
+"""What is more where the time is less, in the same proportion."""
 
 
 class Score(BaseModel):
-    """What a hypothesis came to. `change` is the metric's relative movement from the parent; the last two are absent
-    when the prediction could not be read or the metric was not measured in both."""
+    """What a hypothesis came to. `change` is the metric's relative movement from the parent; `direction_right` and
+    `magnitude_error` are absent when the prediction could not be read, when the metric was not measured in both, and
+    when races can't tell which way it moved. Of a time `change` is that of the races, not `after / before - 1`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -63,10 +38,34 @@ class Score(BaseModel):
     direction_right: bool | None = None
     magnitude_error: float | None = None
     """Distance of the measured relative movement from the predicted one: 0.03 when -20 % became -17 %."""
+    moved: int | None = None
+    """Which way, beyond noise: -1, 0 or 1; absent in older runs."""
+    unsure: float | None = None
+    """How far a raced metric may have moved either way where no direction can be told."""
+    evidence: Evidence | None = None
+    """What the movement of a time is from; None of other metrics and in older runs."""
+    against: str | None = None
+    """The attempt that it moved from."""
+
+    @property
+    def basis(self) -> str:
+        """`against a4, raced`; empty where it is no time."""
+        return "" if self.evidence is None else f"against {self.against}, {BASES[self.evidence]}"
+
+    @property
+    def judgement(self) -> str:
+        """Whether the prediction came true, in words; empty where that can't be said."""
+        if self.direction_right is None:
+            return "too noisy to tell" if self.unsure is not None else ""
+        if not self.direction_right and self.moved == 0:
+            return "no movement beyond noise"
+        return f"{'in' if self.direction_right else 'not in'} the predicted direction"
 
     @property
     def words(self) -> str:
         """The movement as the ledger says it."""
+        if self.unsure is not None:
+            return f"±{self.unsure * 100:.2g}%"
         if self.change is not None:
             percent = self.change * 100
             return f"{percent:+.1f}%" if abs(percent) < 1.5 else f"{percent:+.0f}%"
@@ -92,28 +91,27 @@ class HitRate(BaseModel):
     """Median distance of measured and predicted relative movement; None when no size was predicted."""
 
 
-def read_prediction(expected: str, metric: str) -> Prediction:
-    """What `expected` says about `metric`. Nothing that can be read gives an empty prediction."""
-    text = " ".join(expected.lower().translate(_PLAIN_MARKS).split())
-    text = re.sub(r"\b(up to|at most|about|roughly|around|approximately) |(?<=[+-]) (?=\d)", "", text)
-    is_time = _plain(metric) in _TIMES
-    for read in _READINGS:
-        if (found := read(text, is_time)) is not None:
-            return found
-    return Prediction(direction=_direction_in(text, is_time))
-
-
-def score(attempt: Attempt, parent: Attempt | None, profile: Json | None, profile_of_parent: Json | None) -> Score:
-    """Hold an attempt's hypothesis against what was measured of it and of its parent."""
+def score(
+    attempt: Attempt,
+    parent: Attempt | None,
+    profile: Json | None,
+    profile_of_parent: Json | None,
+    known: Mapping[str, Attempt] | None = None,
+) -> Score:
+    """Hold an attempt's hypothesis against what was measured of it and of its parent. known: all attempts by id, for
+    the races that lead from one to the other."""
     hypothesis = attempt.hypothesis or {}
     metric = str(hypothesis.get("metric", ""))
     before = None if parent is None else measured(metric, parent, profile_of_parent)
     after = measured(metric, attempt, profile)
     if before is None or after is None:
         return Score(metric=metric, before=before, after=after)
-    change = after / before - 1 if before else None
     prediction = read_prediction(str(hypothesis.get("expected", "")), metric).toward(before)
-    moved = 0 if change is not None and abs(change) < NOISE else _sign(after - before)
+    timed = movement(attempt, parent, known or {}) if is_of_time(metric) else None
+    if timed is not None:
+        return _of_time(metric, before, after, timed, prediction)
+    change = after / before - 1 if before else None
+    moved = 0 if change is not None and abs(change) < NOISE else sign(after - before)
     return Score(
         metric=metric,
         before=before,
@@ -121,13 +119,40 @@ def score(attempt: Attempt, parent: Attempt | None, profile: Json | None, profil
         change=change,
         direction_right=None if prediction.direction is None else moved == prediction.direction,
         magnitude_error=None if change is None or prediction.relative is None else abs(change - prediction.relative),
+        moved=moved,
+    )
+
+
+def is_of_time(metric: str) -> bool:
+    """Whether the metric is the time or follows from it."""
+    return plain(metric) in (*TIMES, *_RATES)
+
+
+def _of_time(metric: str, before: float, after: float, timed: Movement, prediction: Prediction) -> Score:
+    """A race between the two that decides nothing is a prediction that did not come true; a chain of races that
+    decides nothing says nothing."""
+    rises = plain(metric) in _RATES
+    change = timed.ratio - 1 if rises else timed.change
+    moved = -timed.direction if rises else timed.direction
+    silent = timed.evidence == "chained" and not timed.direction
+    return Score(
+        metric=metric,
+        before=before,
+        after=after,
+        change=change,
+        direction_right=None if silent or prediction.direction is None else moved == prediction.direction,
+        magnitude_error=None if silent or prediction.relative is None else abs(change - prediction.relative),
+        moved=moved,
+        unsure=timed.unsure,
+        evidence=timed.evidence,
+        against=timed.against,
     )
 
 
 def measured(metric: str, attempt: Attempt, profile: Json | None) -> float | None:
     """A metric's value by name: a time, the speedup, the share of the limit, or a metric of the profile."""
-    name = _plain(metric)
-    if name in _TIMES:
+    name = plain(metric)
+    if name in TIMES:
         return attempt.seconds
     if name in _SHARES:
         return attempt.share_of_limit
@@ -148,7 +173,8 @@ def score_iteration(run: RunFolder, attempts: Iterable[Attempt]) -> None:
             continue
         parent = known.get(attempt.parent or "")
         of_parent = None if parent is None else run.profile(parent.id)
-        run.add_score(attempt.id, score(attempt, parent, run.profile(attempt.id), of_parent).model_dump(mode="json"))
+        found = score(attempt, parent, run.profile(attempt.id), of_parent, known)
+        run.add_score(attempt.id, found.model_dump(mode="json"))
 
 
 def hit_rates(run: RunFolder) -> list[HitRate]:
@@ -197,75 +223,5 @@ def _profiled(profile: Json | None) -> dict[str, float]:
     found: dict[str, float] = {}
     for metric in metrics if isinstance(metrics, list) else []:
         if isinstance(metric, dict) and isinstance(value := metric.get("value"), int | float):
-            found[_plain(str(metric.get("name", "")))] = float(value)
+            found[plain(str(metric.get("name", "")))] = float(value)
     return found
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
-def _sign(value: float) -> int:
-    return (value > 0) - (value < 0)
-
-
-def _direction_in(text: str, is_time: bool) -> int | None:
-    """Which way the words point. `faster` is less time, and more of anything else."""
-    if _UNMOVED.search(text):
-        return 0
-    less, more = _LESS.search(text), _MORE.search(text)
-    if (less is None) == (more is None):
-        return None
-    word = (less or more or [""])[0]
-    if not is_time and word in ("fast", "slow"):
-        return 1 if word == "fast" else -1
-    return -1 if less else 1
-
-
-def _from_to(text: str, _is_time: bool) -> Prediction | None:
-    """`from 30 % to 60 %`, `30 -> 60`."""
-    found = re.search(rf"(?:from )?{_NUMBER} ?[^\d\s]* ?(?:->|\bto\b) ?{_NUMBER}", text)
-    if found is None or (not text.startswith("from") and "->" not in text):
-        return None
-    before, after = float(found[1]), float(found[2])
-    if not before:
-        return None
-    return Prediction(direction=_sign(after - before), relative=after / before - 1)
-
-
-def _percent(text: str, is_time: bool) -> Prediction | None:
-    """`-20 %`, `+5 to +10 %`, `20 % less`, `at least 15 % faster`. Without a sign and a direction it is a target."""
-    found = re.search(rf"{_NUMBER}(?: ?%?(?: to |\.\.){_NUMBER})? ?(?:%|percent)", text)
-    if found is None:
-        return None
-    values = [float(value) for value in found.groups() if value is not None]
-    size = sum(abs(value) for value in values) / len(values) / 100
-    if found[1][0] in "+-":
-        direction: int | None = _sign(float(found[1]))
-    elif re.search(r"(\bto\b|[<>=≥≤]|\b(?:at least|above|below|under|over|reach)\b) ?[\d.]+ ?%?\s*$", text):
-        return Prediction(_direction_in(text, is_time), target=values[-1], in_percent=True)
-    else:
-        direction = _direction_in(text, is_time)
-    if direction is None:
-        return Prediction(target=values[-1], in_percent=True)
-    if is_time and direction < 0 and "fast" in text:
-        return Prediction(direction, 1 / (1 + size) - 1)
-    return Prediction(direction, direction * size)
-
-
-def _factor(text: str, is_time: bool) -> Prediction | None:
-    """`2x`, `x1.5`, `1.3x faster`, `halve`, `double`."""
-    if "halv" in text or re.search(r"\bhalf\b", text):
-        return Prediction(-1, -0.5)
-    if "doubl" in text:
-        return Prediction(1, 1.0)
-    found = re.search(rf"{_NUMBER} ?x\b|\bx ?{_NUMBER}", text)
-    factor = float(found[1] or found[2]) if found else 0.0
-    if factor <= 0:
-        return None
-    lowers = is_time or bool(re.search(r"\b(less|fewer|lower|smaller)\b", text))
-    ratio = 1 / factor if lowers and factor > 1 else factor
-    return Prediction(_sign(ratio - 1), ratio - 1)
-
-
-_READINGS: tuple[Callable[[str, bool], Prediction | None], ...] = (_from_to, _percent, _factor)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from app import quantities
 from app.plain import printable
+from app.predicted import measured_words, predicted_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -58,6 +59,8 @@ def _environment() -> Environment:
         money=quantities.money,
         span=quantities.span,
         percent=quantities.percent,
+        predicted=predicted_words,
+        measured=measured_words,
         times=quantities.times,
         tokens=quantities.tokens,
         cost=lambda row: quantities.cost(row.dollars, row.unpriced_tokens),

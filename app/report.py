@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
 
-from agents.reflection import hit_rates
+from agents.reflection import rates_of
 from app import quantities
 from app.pages import rendered
 from app.plot_claim import claim
@@ -68,12 +68,12 @@ def page_fields(run: RunFolder) -> dict[str, object]:
         "claim": claim(held),
         "attempts": attempts,
         "tally": _tally(summary),
-        "rates": hit_rates(run),
+        "rates": rates_of(attempts, scores),
         "progress": progress_of(attempts, held, refuted(run, attempts)),
         "roofline": roofline_of(summary, facts, baseline),
         "profiles": profiles(run, way),
         "way": way,
-        "steps": steps(run, way, scores),
+        "steps": steps(run, way, scores, attempts),
         "tree": tree(attempts, way, scores),
         "failures": failures(run, attempts),
         "hardware": hardware_rows(facts),

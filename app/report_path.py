@@ -9,12 +9,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agents.reflection import Score, score
-from app.summary import read_verdict
-from memory.files import RunFolderError
+from agents.reflection import Score, is_of_time, score
+from memory.files import Json, RunFolderError
+from memory.ledger import settings_of
+from memory.movement import Movement, Race, movement, race_in
 from memory.runs import Attempt, RunFolder
 from tools.errors import KernelError
-from tools.records import Accepted, Comparison, Kernel
+from tools.records import Kernel
 from tools.tunables import parse_tunables
 
 STEPS_CHARACTERS = 400_000
@@ -56,16 +57,19 @@ class Step(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     attempt: Attempt
+    built: str
+    """What was built: edits and settings."""
     idea: str
-    """What was changed, in its author's words."""
+    """What was meant, in its author's words; empty where that is what was built."""
     parent: str
     score: Score | None
     """What its hypothesis came to; None where that was not scored."""
-    over_parent: float | None
-    """The parent's time / its time, from their own verdicts."""
-    over_start: float | None
-    raced: Comparison | None
-    """The judge's race against the best by then."""
+    moved: Movement | None
+    """How its time moved from the parent's."""
+    over_start: Movement | None
+    """How its time moved from that of the first on the way."""
+    raced: Race | None
+    """The judge's race against the best by then, where that was not the parent."""
     settings: tuple[str, ...]
     """How the build settings differ from the parent's, one phrase each."""
     diff: Diff
@@ -74,20 +78,38 @@ class Step(BaseModel):
 
 
 def scores_of(run: RunFolder, attempts: Sequence[Attempt]) -> dict[str, Score]:
-    """What the hypothesis of each attempt came to: as it was written down once its iteration was over, else worked out
-    from what was measured since."""
+    """What the hypothesis of each attempt came to. Times are held to the races, also in runs that wrote down something
+    else; other metrics are as they were written down once the iteration was over, else as they were measured since."""
     written, known = run.scores(), {attempt.id: attempt for attempt in attempts}
-    found: dict[str, Score] = {}
-    for attempt in attempts:
-        if attempt.hypothesis is None:
-            continue
-        try:
-            found[attempt.id] = Score.model_validate(written[attempt.id])
-        except (KeyError, ValidationError):
-            parent = known.get(attempt.parent or "")
-            of_parent = run.profile(parent.id) if parent is not None else None
-            found[attempt.id] = score(attempt, parent, run.profile(attempt.id), of_parent)
-    return found
+    return {
+        attempt.id: _score_of(run, attempt, known, written.get(attempt.id))
+        for attempt in attempts
+        if attempt.hypothesis is not None
+    }
+
+
+def _score_of(run: RunFolder, attempt: Attempt, known: Mapping[str, Attempt], written: Json | None) -> Score:
+    parent = known.get(attempt.parent or "")
+    if is_of_time(str((attempt.hypothesis or {}).get("metric", ""))):
+        return score(attempt, parent, None, None, known)
+    try:
+        return Score.model_validate(written)
+    except ValidationError:
+        of_parent = run.profile(parent.id) if parent is not None else None
+        return score(attempt, parent, run.profile(attempt.id), of_parent, known)
+
+
+def built_of(attempt: Attempt) -> str:
+    """What was built: edits and all build settings."""
+    if attempt.iteration == 0 and attempt.parent is None:
+        return "the starting kernel"
+    return attempt.change or "no change"
+
+
+def meant_by(attempt: Attempt) -> str:
+    """What was meant, in its author's words; empty where that says what was built."""
+    said = idea_of(attempt)
+    return "" if said in (built_of(attempt), settings_of(attempt.change)) else said
 
 
 def idea_of(attempt: Attempt) -> str:
@@ -109,21 +131,25 @@ def way_to(best: str | None, attempts: Sequence[Attempt]) -> list[Attempt]:
     return way[::-1]
 
 
-def steps(run: RunFolder, way: Sequence[Attempt], scores: Mapping[str, Score]) -> list[Step]:
-    """The changes on the way, first to last."""
+def steps(
+    run: RunFolder, way: Sequence[Attempt], scores: Mapping[str, Score], attempts: Sequence[Attempt]
+) -> list[Step]:
+    """The changes on the way, first to last. attempts: all of the run."""
     room = max(LEAST_CHARACTERS, STEPS_CHARACTERS // max(1, len(way)))
-    start = way[0].seconds if way else None
+    known = {attempt.id: attempt for attempt in attempts}
     found = []
     for parent, attempt in itertools.pairwise(way):
+        race = race_in(attempt.note)
         found.append(
             Step(
                 attempt=attempt,
-                idea=idea_of(attempt),
+                built=built_of(attempt),
+                idea=meant_by(attempt),
                 parent=parent.id,
                 score=scores.get(attempt.id),
-                over_parent=_ratio(parent.seconds, attempt.seconds),
-                over_start=_ratio(start, attempt.seconds),
-                raced=_race(run, attempt),
+                moved=movement(attempt, parent, known),
+                over_start=movement(attempt, way[0], known) if parent is not way[0] else None,
+                raced=race if race is not None and race.against != parent.id else None,
                 settings=tuple(setting_changes(parent, attempt)),
                 diff=shortened(source_diff(parent, attempt, (parent.id, attempt.id)), room),
                 diagnosis=diagnosis_of(run, attempt.id),
@@ -181,15 +207,6 @@ def diagnosis_of(run: RunFolder, attempt: str) -> str:
         return ""
     summary = told.get("summary")
     return summary if isinstance(summary, str) else ""
-
-
-def _race(run: RunFolder, attempt: Attempt) -> Comparison | None:
-    verdict = read_verdict(run, attempt.id)
-    return verdict.comparison if isinstance(verdict, Accepted) else None
-
-
-def _ratio(before: float | None, after: float | None) -> float | None:
-    return before / after if before and after else None
 
 
 def _tunables(kernel: Kernel) -> dict[str, str]:

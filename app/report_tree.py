@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, ConfigDict
 
 from agents.reflection import Score
-from app.report_path import idea_of
+from app.predicted import measured_words, predicted_words
+from app.report_path import built_of, meant_by
 from memory.runs import Attempt
 
 TEXT_LENGTH = 220
@@ -27,13 +28,17 @@ class Node(BaseModel):
     trunk: bool
     """Whether it lies on the way to the best."""
     text: str
-    """What was changed, in its author's words."""
+    """What was built."""
+    idea: str
+    """What was meant, in its author's words; empty where that is what was built."""
     predicted: str
     """As `seconds -20 %`; empty for the start."""
     measured: str
     """How the metric moved; empty where it was not measured."""
     held: bool | None
     """Whether it moved as predicted; None where that can't be said."""
+    judgement: str
+    """The same in words."""
     branches: tuple[tuple[Node, ...], ...] = ()
 
 
@@ -78,14 +83,18 @@ def _chain(
 
 
 def _node(attempt: Attempt, trunk: bool, score: Score | None, branches: tuple[tuple[Node, ...], ...]) -> Node:
-    said = {name: str(value) for name, value in (attempt.hypothesis or {}).items() if value is not None}
-    text = idea_of(attempt)
     return Node(
         attempt=attempt,
         trunk=trunk,
-        text=text if len(text) <= TEXT_LENGTH else text[: TEXT_LENGTH - 1] + "…",
-        predicted=" ".join(part for part in (said.get("metric", ""), said.get("expected", "")) if part),
-        measured=score.words if score is not None else "",
+        text=_cut(built_of(attempt)),
+        idea=_cut(meant_by(attempt)),
+        predicted=predicted_words(attempt.hypothesis),
+        measured=measured_words(score),
         held=score.direction_right if score is not None else None,
+        judgement=score.judgement if score is not None else "",
         branches=branches,
     )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_LENGTH else text[: TEXT_LENGTH - 1] + "…"

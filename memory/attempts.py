@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from pathlib import Path
 
@@ -10,9 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from memory.files import Json, RunFolderError, read_json
 from memory.ledger import LedgerEntry, Outcome, settings_of
-
-_RACE = re.compile(r"^(?P<ratio>[\d.]+)x a\d+ \[")
-"""How the note of an accepted attempt begins: its ratio to the best by then, and which that was."""
+from memory.movement import race_in
 
 
 class Attempt(BaseModel):
@@ -80,7 +77,7 @@ class Attempt(BaseModel):
 
     def _short_note(self) -> str:
         """The note; of a race only its ratio, and which sample it was."""
-        race = _RACE.match(self.note)
+        race = race_in(self.note)
         if race is None:
             return self.note
-        return f"{float(race['ratio']):.2f}x" + ("" if self.sample is None else f" sample {self.sample}")
+        return f"{race.ratio:.2f}x" + ("" if self.sample is None else f" sample {self.sample}")

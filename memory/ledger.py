@@ -158,6 +158,14 @@ def settings_of(change: str) -> str:
     return change[found.end() :].strip() if found else change.strip()
 
 
+def built_since(change: str, change_of_parent: str) -> str:
+    """A change in brief: that it was edited, and those of its settings that its parent has not: `edited BLOCK=128`."""
+    had = settings_of(change_of_parent).split()
+    words = [word for word in settings_of(change).split() if word not in had]
+    gone = [word for word in had if word[:1] == "-" and word not in settings_of(change).split()]
+    return " ".join([*(["edited"] if _EDITED.match(change) else []), *words, *(f"without {word}" for word in gone)])
+
+
 def split(
     entries: Sequence[LedgerEntry], budget: int, counter: TokenCounter, *, whole: bool = False
 ) -> tuple[str, str]:

@@ -10,7 +10,8 @@ from synthetic_run import make_run
 
 from agents import reflection
 from agents.ideas import kind_of, same_change, tried_before
-from agents.reflection import Prediction, read_prediction, score
+from agents.predictions import Prediction, read_prediction
+from agents.reflection import score
 from app.report import render
 from memory.ledger import Outcome
 from memory.runs import Attempt, RunFolder

@@ -120,11 +120,12 @@ def test_the_way_leads_from_the_start_to_the_best_with_the_effect_of_each_step(t
     attempts = run.attempts()
     way = way_to("a21", attempts)
     assert [a.id for a in way] == ["a0", "a6", "a9", "a12", "a15", "a18", "a21"]
-    found = steps(run, way, scores_of(run, attempts))
+    found = steps(run, way, scores_of(run, attempts), attempts)
     assert [step.parent for step in found] == [a.id for a in way[:-1]]
     for step, (before, after) in zip(found, itertools.pairwise(way), strict=True):
         assert before.seconds and after.seconds
-        assert step.over_parent == pytest.approx(before.seconds / after.seconds)
+        assert step.moved and step.moved.evidence == "medians"
+        assert step.moved.ratio == pytest.approx(before.seconds / after.seconds)
         assert step.diff.added == step.diff.removed == 1
         # Nobody wrote a score down, so it is worked out: the metric is `seconds`.
         assert step.score and step.score.change == pytest.approx(after.seconds / before.seconds - 1)

@@ -10,12 +10,13 @@ from app.batch_report import HOW_COUNTED, bounds, ending, figures
 from app.batch_summary import summarize_batch
 from app.compare import LETTERS, MOST, Contender, compare
 from app.compare_report import parts_of
+from app.quantities import times
 from app.report import baseline_name, facts_of, progress_of
 from app.report_claim import subjects
 from app.report_failures import mismatch_words
 from app.report_judging import stage_rows
 from app.report_money import spending_fields
-from app.report_path import diagnosis_of, idea_of, scores_of, setting_changes, shortened, source_diff, way_to
+from app.report_path import built_of, diagnosis_of, meant_by, scores_of, setting_changes, shortened, source_diff, way_to
 from app.report_profiles import profiles, read_profile
 from app.report_source import sources
 from app.report_tree import tree
@@ -26,7 +27,8 @@ from app.serve.waiting import waits_for
 from app.summary import read_verdict, refuted, summarize, task_name
 from memory.lesson_store import LessonStore
 from memory.lessons import FADED, SPEAKS_FOR
-from memory.runs import RunFolder
+from memory.movement import movement, race_in
+from memory.runs import Attempt, RunFolder
 from tools.records import Accepted, Rejected
 
 Fields = dict[str, Any]
@@ -63,19 +65,20 @@ def run_now(run: RunFolder, href: str) -> Fields:
     """The part of a run's page that is made anew while it goes on."""
     summary, attempts, baseline = summarize(run), run.attempts(), baseline_name(run)
     way = way_to(summary.best, attempts)
-    start = attempts[0].seconds if attempts and attempts[0].iteration == 0 else None
+    start = attempts[0] if attempts and attempts[0].iteration == 0 else None
     state = state_of(run.path)
     return {
         "summary": summary,
         "state": state,
         "waits": waits_for(last_events(run.path / "events.jsonl")) if state == "live" else "",
-        "idea": idea_of,
+        "built": built_of,
+        "meant": meant_by,
         "facts": facts_of(run),
         "baseline": baseline,
         "progress": progress_of(attempts, subjects(summary, run.facts(), baseline), refuted(run, attempts)),
         "attempts": attempts[::-1][:PAGE],
         "older": attempts[::-1][PAGE:],
-        "start_seconds": start,
+        "vs_start": _against(start, attempts),
         "tree": tree(attempts, way, scores_of(run, attempts)),
         "profiles": profiles(run, way),
         "hints": run.standing_hints(),
@@ -100,9 +103,11 @@ def attempt_page(run: RunFolder, href: str, name: str) -> Fields:
         "task": task_name(run),
         "baseline": baseline_name(run),
         "attempt": attempt,
-        "idea": idea_of(attempt),
+        "built": built_of(attempt),
+        "meant": meant_by(attempt),
+        "race": race_in(attempt.note),
         "hypothesis": {key: str(value) for key, value in (attempt.hypothesis or {}).items() if value},
-        "score": scores_of(run, [each for each in (parent, attempt) if each is not None]).get(attempt.id),
+        "score": scores_of(run, attempts).get(attempt.id),
         "parent": parent,
         "children": [each.id for each in attempts if each.parent == attempt.id],
         "before": attempts[place - 1].id if place else None,
@@ -172,6 +177,19 @@ def batch_page(catalog: Catalog, name: str) -> Fields:
         "chosen": [f"{name}/{row.run.rpartition('/')[2]}" for row in summary.tasks if row.run],
         "href": batch_href(name),
     }
+
+
+def _against(start: Attempt | None, attempts: Sequence[Attempt]) -> Callable[[Attempt], str]:
+    """How many times as fast as the start an attempt is, by races where they lead to it; `~` where they don't."""
+    known = {attempt.id: attempt for attempt in attempts}
+
+    def ratio(attempt: Attempt) -> str:
+        if attempt is start and attempt.seconds:
+            return times(1.0)
+        moved = movement(attempt, start, known)
+        return times(None) if moved is None else f"{'~' if moved.evidence == 'medians' else ''}{times(moved.ratio)}"
+
+    return ratio
 
 
 def _attempts_of(href: str) -> Callable[[str], str]:

@@ -15,8 +15,9 @@ from textual.events import Blur, Focus, Resize
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
+from app.predicted import metric_words
 from app.quantities import duration, percent
-from app.session.lines import brief, clean
+from app.session.lines import brief, clean, harmless
 from app.session.over import in_dialog
 from app.session.steady import Steady
 from app.session.story import Idea, Story, Tried
@@ -188,12 +189,15 @@ class Plan(Tree[Leaf], Steady):
         elif isinstance(data, Idea):
             sign, colour = SIGNS[data.mark]
             text = Text.assemble(
-                (f"{sign} ", colour), brief(data.change, 120), (f"  ({data.metric} {data.expected})", "dim")
+                (f"{sign} ", colour),
+                brief(data.change, 120),
+                (f"  ({metric_words(data.metric)} {data.expected})", "dim"),
             )
         elif group:
             text = Text.assemble((f"from {data.id}", "bold"), self._figures(data, story))
         else:
             text = self._attempt(data, story)
+        text = harmless(text)
         if node is self.cursor_node:
             text.stylize(self.get_component_rich_style("plan--cursor") if self._lit else style)
         else:
@@ -215,11 +219,12 @@ class Plan(Tree[Leaf], Steady):
         time = tried.outcome if tried.seconds is None else duration(tried.seconds)
         change = moved(tried, story)
         said = clean(tried.idea.expected, 40) if tried.idea is not None else ""
-        came = f"{change:>9}" + (f" of {said}" if change and 0 < len(said) <= SHORT else "")
+        came = f"{change.words:>9}" if change is not None else " " * 9
+        came += f" of {said}" if change is not None and 0 < len(said) <= SHORT else ""
         return Text.assemble(
             (f"{sign} {tried.id:<4}", colour),
             f"{time:>10}",
             (came, "bold"),
             self._flags(tried, story),
-            f"  {brief(what(tried), 160)}",
+            f"  {brief(what(tried, story), 160)}",
         )

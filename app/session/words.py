@@ -7,10 +7,13 @@ from typing import Final
 from rich.text import Text
 
 from app.bill import Bill
+from app.predicted import predicted_words
 from app.quantities import amount, duration, figure, money, percent, span, times, tokens
 from app.session.archive import Filed
-from app.session.lines import brief, clean, folded, rows
+from app.session.lines import brief, clean, folded, harmless, rows
 from app.session.story import Mark, Story, Tried
+from memory.ledger import built_since, settings_of
+from memory.movement import Movement, movement, race_in
 from tools.facts import TaskFacts
 from tools.profiles import Profile
 from tools.records import Accepted, Rejected
@@ -48,22 +51,21 @@ def bar(share: float, width: int = BAR) -> str:
     return "[" + "#" * full + "." * (width - full) + "]"
 
 
-def moved(tried: Tried, story: Story) -> str:
-    """How the time moved from the parent's: `-18 %`; empty where one of them was not measured."""
+def moved(tried: Tried, story: Story) -> Movement | None:
+    """How the time moved from the parent's; None where one of them was not measured."""
+    return movement(tried, story.attempts.get(tried.parent or ""), story.attempts)
+
+
+def what(tried: Tried, story: Story) -> str:
+    """What an attempt is: what was built other than its parent was, then its author's words, unless they say that."""
+    if tried.iteration == 0 and tried.parent is None:
+        return "the starting kernel"
     parent = story.attempts.get(tried.parent or "")
-    if tried.seconds is None or parent is None or not parent.seconds:
-        return ""
-    change = (tried.seconds / parent.seconds - 1) * 100
-    return f"{change:+.1f} %" if abs(change) < 10 else f"{change:+.0f} %"
-
-
-def what(tried: Tried) -> str:
-    """What an attempt is, in its author's words."""
-    if tried.person is not None:
-        return f"by you: {tried.person}"
-    if tried.idea is not None:
-        return tried.idea.change
-    return tried.change or ("the starting kernel" if tried.iteration == 0 else "")
+    built = built_since(tried.change, "" if parent is None else parent.change)
+    said = f"by you: {tried.person}" if tried.person is not None else tried.idea.change if tried.idea else ""
+    if not said or said in (built, tried.change, settings_of(tried.change)):
+        return built or said
+    return f"{built}: {said}" if built else said
 
 
 def verdict_lines(story: Story, filed: Filed, facts: TaskFacts | None, width: int) -> list[Text]:
@@ -80,9 +82,11 @@ def verdict_lines(story: Story, filed: Filed, facts: TaskFacts | None, width: in
     lines += labelled("change", said.get("change", ""), width) if said.get("change") else []
     lines += labelled("built as", attempt.change, width)
     if said.get("expected"):
-        lines += labelled("predicted", f"{said.get('metric', '')} {said['expected']}", width)
-        measured = moved(tried, story) if tried is not None else ""
-        lines += labelled("measured", f"seconds {measured}" if measured else "no time", width)
+        lines += labelled("predicted", predicted_words(said), width)
+    if tried is not None and attempt.parent:
+        came = moved(tried, story)
+        measured = "no time" if came is None else f"time {came.words} against {came.against}, {came.basis}"
+        lines += labelled("measured", measured, width)
     lines += labelled("why", attempt.note, width) if attempt.note else []
     lines += [Text(), *_of_verdict(filed, width)]
     if filed.profile is not None:
@@ -132,7 +136,9 @@ def _of_verdict(filed: Filed, width: int) -> list[Text]:
 def _race(filed: Filed) -> str:
     attempt, verdict = filed.attempt, filed.verdict
     race = verdict.comparison if isinstance(verdict, Accepted) else None
-    against = f", {race.ratio:.3f}x the best by then: {race.decision}" if race is not None else ""
+    told = race_in(attempt.note)
+    name = f"{told.against}, " if told is not None else ""
+    against = f", {race.ratio:.3f}x {name}the best by then: {race.decision}" if race is not None else ""
     return f"{duration(attempt.seconds)}, {times(attempt.speedup)} the baseline{against}"
 
 
@@ -243,7 +249,7 @@ def headline(story: Story, width: int) -> Text:
         gain = f"  {times(story.gain)} the start" if story.gain is not None else ""
         parts.append(f"  best {best.id} {duration(best.seconds)}{gain}  {percent(best.share)} of limit")
     parts.append(f"  {brief(story.task, 60)}")
-    line = Text.assemble(*parts)
+    line = harmless(Text.assemble(*parts))
     line.truncate(width, overflow="ellipsis")
     return line
 
