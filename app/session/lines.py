@@ -18,7 +18,7 @@ from rich.text import Text
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
-from app.plain import printable
+from app.plain import blanked, printable
 from app.session.steady import Steady
 
 Paint: TypeAlias = Callable[[Text], Text]
@@ -36,6 +36,15 @@ def clean(text: str, longest: int = LONGEST) -> str:
     if len(line) <= longest and len(text) <= 4 * longest:
         return line
     return f"{line[:longest]}… ({len(text):,} characters)"
+
+
+def harmless(line: Text) -> Text:
+    """The last look before a line is drawn: what nobody cleaned is blank."""
+    plain = blanked(line.plain)
+    if plain != line.plain:
+        line = line.copy()
+        line.plain = plain
+    return line
 
 
 def brief(text: str, longest: int) -> str:
@@ -179,7 +188,7 @@ class Lines(Steady, can_focus=True):
 
     def _drawn(self, line: Text) -> Strip:
         style = self._style
-        segments = (line if self._paint is None else self._paint(line)).render(self.app.console)
+        segments = harmless(line if self._paint is None else self._paint(line)).render(self.app.console)
         return Strip([Segment(s.text, style + s.style if isinstance(s.style, Style) else style) for s in segments])
 
 
