@@ -184,10 +184,10 @@ USAGES: Final[Mapping[str, Usage]] = {
 """By name."""
 
 
-def in_words(name: str, about: Mapping[str, object]) -> str:
-    """An action that took effect, in a few words."""
+def in_words(name: str, about: object) -> str:
+    """An action that took effect, in a few words. about: of its event; what is no mapping tells nothing."""
     told = _TOLD.get(name)
-    return told(about) if told is not None else name
+    return told(about if isinstance(about, Mapping) else {}) if told is not None else name
 
 
 def _decided(text: str) -> Callable[[Mapping[str, object]], str]:
@@ -202,7 +202,10 @@ def _rejected(about: Mapping[str, object]) -> str:
 def _judged(about: Mapping[str, object]) -> str:
     note = f" ({about.get('note')})" if about.get("note") else ""
     again = ", which was judged before" if about.get("known") else f": {about.get('outcome')}"
-    return f"a kernel by hand{note} is {about.get('attempt')}{again}"
+    by_text = about.get("by_text")
+    values = ", ".join(f"{name}={value}" for name, value in by_text.items()) if isinstance(by_text, Mapping) else ""
+    set_so = f", with {values} as its text has it" if values else ""
+    return f"a kernel by hand{note} is {about.get('attempt')}{again}{set_so}"
 
 
 def _limits(about: Mapping[str, object]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,10 @@ class Filed:
     profile: Profile | None
 
 
+_ID: Final = re.compile(r"a\d{1,9}", re.ASCII)
+"""Of an attempt."""
+
+
 class Archive:
     """The attempts of the run folder at `path`. What can't be read is None."""
 
@@ -40,8 +45,8 @@ class Archive:
 
     def find(self, attempt_id: str | None) -> Filed | None:
         """The attempt of that id; read again while it has no profile, since one may come."""
-        if attempt_id is None:
-            return None
+        if attempt_id is None or _ID.fullmatch(attempt_id) is None:
+            return None  # a log says any word, and some are paths
         known = self._kept.get(attempt_id)
         folder = self.path / "attempts" / attempt_id
         if known is not None and (known.profile is not None or not (folder / "profile.json").exists()):

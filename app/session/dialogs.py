@@ -8,11 +8,13 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import Paste
 from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.widgets import Input, Label
 from textual.widgets.input import Selection
 
+from app.plain import printable
 from app.session.lines import Lines, clean, folded
 from app.session.over import Dialog, Over, Words
 from app.session.steady import Steady, Still
@@ -33,6 +35,13 @@ class Line(Input, Steady):
 
     def watch_value(self) -> None:
         self._on_change()
+
+    def on_paste(self, event: Paste) -> None:
+        """All that was pasted, as one line and without what a terminal obeys. Textual takes the first line alone."""
+        event.prevent_default()
+        event.stop()
+        rows = (printable(row.expandtabs(4)).strip() for row in event.text.splitlines())
+        self.replace(" ".join(row for row in rows if row), *self.selection)
 
 
 class Write(Dialog[str | None]):

@@ -184,12 +184,12 @@ class SessionScreen(Wheel, Prompt):
         if self._is_behind:
             return
         if kind == "steered":
-            self.notify(clean(in_words(str(line["action"]), line["about"]), 200), markup=False, timeout=4)
+            self.notify(clean(in_words(str(line.get("action")), line.get("about")), 200), markup=False, timeout=4)
         elif kind == "steer_refused":
-            told = f"{line['action']} was refused: {line['message']}. {line['advice']}"
+            told = f"{line.get('action')} was refused: {line.get('message')}. {line.get('advice')}"
             self.notify(clean(told), severity="error", markup=False, timeout=8)
         elif kind == "answered":
-            self.notify(clean(str(line["answer"]), 400), title="answered", markup=False, timeout=10)
+            self.notify(clean(str(line.get("answer")), 400), title="answered", markup=False, timeout=10)
         elif kind == "plan_waits":
             self.notify("a approves it, r rejects it, E edits it", title="The plan waits for you", markup=False)
 

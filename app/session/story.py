@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from agents.limits import STOP_WORDS
 from agents.wishes import Wishes
@@ -18,6 +19,8 @@ from app.session.exports import Export
 
 Mark: TypeAlias = Literal["kept", "same", "slower", "rejected", "unjudged", "tried", "waits", "dropped"]
 """How a node of the plan stands: an attempt's outcome, or that of a hypothesis that is no attempt yet."""
+_ANOTHER_VERSION: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+"""What comes of a field that is not there, or holds something else."""
 
 
 @dataclass
@@ -122,15 +125,17 @@ class Story:
         return "paused" if self.wishes.paused else "running"
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """The next event line."""
+        """The next event line. Of one whose fields are none that this version knows, nothing more is taken in."""
         self.version += 1
-        self.wishes.take(line)
-        kind = str(line.get("event"))
-        if kind in PAID:
-            self._paid(kind, line)
-        take = getattr(self, f"_on_{kind}", None)
-        if take is not None:
-            take(line)
+        with suppress(*_ANOTHER_VERSION):
+            self.wishes.take(line)
+        with suppress(*_ANOTHER_VERSION):
+            kind = str(line.get("event"))
+            if kind in PAID:
+                self._paid(kind, line)
+            take = getattr(self, f"_on_{kind}", None)
+            if take is not None:
+                take(line)
 
     def _on_run_started(self, line: Mapping[str, Any]) -> None:
         self.run, self.task, self.target = str(line["run"]), str(line["task"]), str(line["target"])
@@ -203,7 +208,8 @@ class Story:
         return next(iter((*same, *fresh, *found)), None)
 
     def _on_best_changed(self, line: Mapping[str, Any]) -> None:
-        self.best, self.gain = str(line["attempt"]), line.get("gain")
+        self.best, gain = str(line["attempt"]), line.get("gain")
+        self.gain = None if gain is None else float(gain)
 
     def _on_diagnosed(self, line: Mapping[str, Any]) -> None:
         self.diagnoses[str(line["attempt"])] = str(line["summary"])
@@ -236,7 +242,9 @@ class Story:
             case "model":
                 self.models[str(about["role"])] = str(about["models"][0])
             case "budget":
-                self.budgets |= about["limits"]
+                self.budgets |= {
+                    name: n for name, n in about["limits"].items() if n is None or isinstance(n, int | float)
+                }
                 self.bill.limits(self.budgets)
                 self.iterations = self.budgets.get("iterations")
             case "policy":

@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final, cast
 
 from textual import work
@@ -23,7 +22,7 @@ from app.session.choose import Choose
 from app.session.dialogs import Sure, Write, usage_of
 from app.session.driver import Driver
 from app.session.editor import edit_kernel, edit_text
-from app.session.exports import Export, exportable, free_name
+from app.session.exports import Export, exportable, folder_at, free_name
 from app.session.hand_over import hand_over
 from app.session.lines import clean
 from app.session.over import Dialog
@@ -161,8 +160,9 @@ class Wheel(Screen[None]):
             return
         note = await self.write.ask(f"{filed.attempt.id} is changed. What is it about?")
         if note is not None:
+            note = note.strip()[:1_000]
             edited = acts.EditKernel(
-                parent=filed.attempt.id, files=files, defines=kernel.defines, flags=kernel.flags, note=note.strip()
+                parent=filed.attempt.id, files=files, defines=kernel.defines, flags=kernel.flags, note=note
             )
             self.give(edited)
 
@@ -229,7 +229,10 @@ class Wheel(Screen[None]):
         name = free_name(f"{found.word}-{attempt}-{form}")
         where = await self.write.ask(f"Write {attempt} as {form} into the folder", name)
         if where and where.strip():
-            self._carry_out(Export(attempt, form, Path(where.strip()).expanduser().absolute()), found.executor)
+            try:
+                self._carry_out(Export(attempt, form, folder_at(where)), found.executor)
+            except WarpsmithError as error:
+                self.notify(clean(str(error)), severity="error", markup=False, timeout=8)
 
     @work
     async def _carry_out(self, export: Export, executor: str) -> None:
@@ -237,7 +240,7 @@ class Wheel(Screen[None]):
         self.notify(f"{export.attempt} is exported as {export.form}: pane 5 says how it stands", markup=False)
         try:
             await export.carry_out(self.run, executor, self.story.touch)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             export.fail(str(error))
         self.story.touch()
         severity = {"accepted": "information", "unjudged": "warning"}.get(export.status, "error")
