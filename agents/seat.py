@@ -13,6 +13,7 @@ from agents.settings import Role
 from agents.state import Hypothesis
 from agents.toolbox import Refused
 from tools.records import ENTRY_FILE, Kernel, Language
+from tools.tunables import settings_kept
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ def build_kernel(candidate: Candidate, seat: Seat) -> Kernel:
 
 
 def changed(candidate: Candidate, base: Kernel | None, language: Language) -> Kernel:
-    """`base` with what `candidate` changes. Refused when an edit does not fit or there is no entry file."""
+    """`base` with what `candidate` changes. A value of a tunable that it writes into the text holds in place of the
+    base's setting, unless it sets that too. Refused when an edit does not fit or there is no entry file."""
     files = {} if base is None else dict(base.files)
     for edit in candidate.edits:
         files[edit.file] = replace_once(files, edit.file, edit.old, edit.new)
@@ -85,7 +87,7 @@ def changed(candidate: Candidate, base: Kernel | None, language: Language) -> Ke
         files.pop(name, None)
     if ENTRY_FILE[language] not in files:
         raise Refused(f"the candidate has no {ENTRY_FILE[language]}", "Pass it in `files`, or name a `base`.")
-    defines = {} if base is None else dict(base.defines)
+    defines = {} if base is None else settings_kept(base.defines, base.files, files)
     return Kernel(
         language=language,
         files=files,

@@ -18,6 +18,7 @@ from agents.steering_fork import fork_run
 from agents.steering_limits import about_limits, with_limits
 from tools.errors import KernelError, WarpsmithError
 from tools.records import ENTRY_FILE, Kernel
+from tools.tunables import settings_kept, written_value
 
 if TYPE_CHECKING:
     from agents.context import Context
@@ -39,10 +40,12 @@ async def judge_edit(steering: Steering, command: Command, action: EditKernel) -
     language = context.settings.language
     if ENTRY_FILE[language] not in action.files:
         raise KernelError(f"the kernel has no {ENTRY_FILE[language]}", "Its entry file has that name.")
+    files = {name: text for name, text in action.files.items() if name != "task.h"}
+    own = {} if base is None else settings_kept(base.defines, base.files, files)
     kernel = Kernel(
         language=language,
-        files={name: text for name, text in action.files.items() if name != "task.h"},
-        defines=action.defines if action.defines is not None else {} if base is None else base.defines,
+        files=files,
+        defines=action.defines if action.defines is not None else own,
         flags=action.flags if action.flags is not None else () if base is None else base.flags,
     )
     iteration = max(1, steering.wishes.iteration)
@@ -52,11 +55,19 @@ async def judge_edit(steering: Steering, command: Command, action: EditKernel) -
     return {
         "attempt": judged.attempt.id,
         "parent": parent,
+        "by_text": _set_by_text(kernel, base) if action.defines is None else {},
         "note": action.note,
         "outcome": judged.attempt.outcome,
         "known": not judged.is_new,
         "device_seconds": judged.device_seconds,
     }
+
+
+def _set_by_text(kernel: Kernel, base: Kernel | None) -> dict[str, JsonValue]:
+    """Tunables whose value the kernel's text gives in place of the settings that it started from: what it is now."""
+    before = {} if base is None else base.defines
+    given = {name: written_value(name, kernel.files) for name in before if name not in kernel.defines}
+    return {name: value for name, value in given.items() if value not in (None, before[name])}
 
 
 def _plain(_steering: Steering, _command: Command, action: Any) -> About:

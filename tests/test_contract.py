@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tools.contract import DType, Scalar, Signature, Tensor, slots, task_header
 from tools.errors import KernelError
-from tools.tunables import parse_tunables
+from tools.tunables import parse_tunables, settings_kept
 
 
 def pair(rows: int) -> Signature:
@@ -123,6 +123,24 @@ def test_tunables_put_the_default_first() -> None:
         "more.h": "  // tune: SCHEDULE = static,dynamic\n// tuned by hand: X = 1\n",
     }
     assert parse_tunables(files) == {"BLOCK": ("64", "32", "128"), "SCHEDULE": ("static", "dynamic")}
+
+
+@pytest.mark.parametrize(
+    ("after", "kept"),
+    [
+        (("#define B 2", "// more"), {"B": "8", "C": "9", "D": "1"}),
+        (("#define B 2", "#define B 4"), {"C": "9", "D": "1"}),
+        (("C = 1,2", "C = 2,1"), {"B": "8", "C": "9", "D": "1"}),
+        (("#define B 2", "#define B 2\n#define C 2"), {"B": "8", "D": "1"}),
+        (("B = 1,2", "B = 1,2,16"), {"B": "8", "C": "9", "D": "1"}),
+        (("// tune: C = 1,2", ""), {"B": "8", "C": "9", "D": "1"}),
+        (("// tune: C = 1,2", "// tune: C"), {"B": "8", "C": "9", "D": "1"}),
+    ],
+)
+def test_a_setting_holds_until_the_text_declares_another_value(after: tuple[str, str], kept: dict[str, str]) -> None:
+    text = "// tune: B = 1,2\n// tune: C = 1,2\n#define B 2\n"
+    was = {"B": "8", "C": "9", "D": "1"}
+    assert settings_kept(was, {"kernel.cpp": text}, {"kernel.cpp": text.replace(*after)}) == kept
 
 
 @pytest.mark.parametrize(

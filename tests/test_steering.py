@@ -22,14 +22,17 @@ from stub_executor import KERNEL
 
 from agents import steering_actions as acts
 from agents.models.base import Message, Reply
+from agents.seat import Candidate, changed
 from agents.state import Hypothesis
 from agents.steering_actions import ACTIONS, Action
 from agents.steering_box import BOX, Box, give
 from agents.steering_fork import FORKED, successor_of
 from agents.wishes import Wishes
 from app.live import progress_for
+from app.steer_words import in_words
 from memory.files import RunFolderError
 from memory.runs import RunFolder
+from tools.records import Kernel
 
 
 @pytest.fixture
@@ -156,6 +159,35 @@ async def test_a_kernel_by_hand_is_judged_and_the_models_learn_of_it(stage: Stag
     assert "by the user: wider" in asked(stage, "planner", 1)
     judged = next(f for f in stage.told("attempt_judged") if f["attempt"] == mine.id)
     assert judged["person"] == "wider"
+
+
+async def test_a_value_that_a_person_writes_into_the_text_wins_over_the_settings(stage: Stage) -> None:
+    text = KERNEL.replace("#define BLOCK 8", "#define BLOCK 128")
+    by_hand = acts.EditKernel(files={"kernel.cpp": text}, note="wide", parent="a1")
+    again = acts.EditKernel(files={"kernel.cpp": KERNEL + "// tidied"}, note="tidied", parent="a1")
+    stage.script(
+        [proposal("a"), giving(stage, proposal("b"), by_hand, again)],
+        [judge(16, defines={"BLOCK": 16, "UNROLL": 4}), says("ok"), judge(32), says("ok")],
+        [],
+    )
+    stage.models["analyst"]._lines = [lambda m: reading(_named(m)), lambda m: reading(_named(m))]
+    await stage.play(iterations=2)
+    mine = {a.person: a for a in stage.run.attempts() if a.person}
+    assert mine["wide"].kernel["defines"] == {"UNROLL": "4"}
+    assert mine["wide"].change == "edited kernel.cpp (+1 -1) BLOCK=128 UNROLL=4"
+    assert mine["tidied"].kernel["defines"] == {"BLOCK": "16", "UNROLL": "4"}, "nothing was said of it"
+    said = {fields["about"]["note"]: fields["about"] for fields in told(stage)}
+    assert (said["wide"]["by_text"], said["tidied"]["by_text"]) == ({"BLOCK": "128"}, {})
+    assert in_words("edit", said["wide"]).endswith(", with BLOCK=128 as its text has it")
+
+
+def test_a_value_that_a_coder_writes_into_the_text_wins_too_unless_it_is_set() -> None:
+    base = Kernel(language="cpp", files={"kernel.cpp": KERNEL}, defines={"BLOCK": "16", "UNROLL": "4"})
+    wide = {"file": "kernel.cpp", "old": "#define BLOCK 8", "new": "#define BLOCK 128"}
+    told = Candidate.model_validate({"edits": [wide]})
+    assert changed(told, base, "cpp").defines == {"UNROLL": "4"}
+    set_too = Candidate.model_validate({"edits": [wide], "defines": {"BLOCK": 64}})
+    assert changed(set_too, base, "cpp").defines == {"BLOCK": "64", "UNROLL": "4"}
 
 
 def _named(messages: Sequence[Message]) -> str:

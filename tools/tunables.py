@@ -41,9 +41,29 @@ def parse_tunables(files: Mapping[str, str]) -> Tunables:
     return found
 
 
-def _default_first(name: str, values: Sequence[str], files: Mapping[str, str]) -> tuple[str, ...]:
+def settings_kept(defines: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    """Of the settings of a kernel with the files `before` those that also hold for the files `after`: all but those of
+    declared tunables whose text gives another value now, for who changes it there means it to hold.
+
+    Declarations that can't be read change nothing: the kernel is refused for them when it is judged.
+    """
+    try:
+        declared = parse_tunables(after)
+    except KernelError:
+        return dict(defines)
+    given = {name: value for name in declared if (value := written_value(name, after)) is not None}
+    changed = {name for name, value in given.items() if value != written_value(name, before)}
+    return {name: value for name, value in defines.items() if name not in changed}
+
+
+def written_value(name: str, files: Mapping[str, str]) -> str | None:
+    """The value of `#define NAME n`, in Python of `NAME = n`; None where no file has one."""
     define = re.compile(
         rf"^(?:\s*#\s*define\s+{re.escape(name)}\s+|{re.escape(name)}\s*=\s*)([A-Za-z0-9_.+-]+)", re.MULTILINE
     )
-    defaults = [match[1] for text in files.values() if (match := define.search(text))][:1]
-    return tuple(dict.fromkeys([*defaults, *values]))
+    return next((match[1] for text in files.values() if (match := define.search(text))), None)
+
+
+def _default_first(name: str, values: Sequence[str], files: Mapping[str, str]) -> tuple[str, ...]:
+    written = written_value(name, files)
+    return tuple(dict.fromkeys([*([] if written is None else [written]), *values]))
