@@ -6,13 +6,13 @@ is said. Not covered: whether a difference between two runs is more than chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
 from agents.models.costs import ledger_of
-from agents.settings import ROLES
 from app.compare_time import WorkTime
+from app.played import models_of, short_models
 from app.report import baseline_name
 from app.summary import refuted, summarize
 from memory.files import Json
@@ -190,26 +190,6 @@ def contender(run: RunFolder, letter: str = "A") -> Contender:
 
 
 _OF_BEST = ("best", "start_seconds", "best_seconds", "gain", "gain_interval", "speedup", "share_of_limit")
-
-
-def short_models(models: Mapping[str, str]) -> str:
-    """One name for all roles, or each role's."""
-    names = list(dict.fromkeys(models.values()))
-    if len(names) == 1:
-        return names[0]
-    return ", ".join(f"{role} {name}" for role, name in models.items()) or "unknown"
-
-
-def models_of(config: Json, events: Iterable[Json]) -> dict[str, str]:
-    """Role to model as the run was begun or last resumed by `events`, else as its configuration says."""
-    told = next(
-        (event["models"] for event in reversed(list(events)) if event["event"] in ("run_started", "run_resumed")), None
-    )
-    if not isinstance(told, dict):
-        settings = config.get("settings")
-        told = settings.get("models") if isinstance(settings, dict) else None
-    found = told if isinstance(told, dict) else {}
-    return {role: str(found[role]) for role in ROLES if isinstance(found.get(role), str)}
 
 
 def _reached(

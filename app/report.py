@@ -21,7 +21,8 @@ from app.report_commands import check_command, command, exports, profile_command
 from app.report_failures import failures
 from app.report_judging import stage_rows
 from app.report_money import spending_fields
-from app.report_path import scores_of, setting_changes, shortened, source_diff, steps, way_to
+from app.report_path import scores_of, settings_in_force, shortened, source_diff, steps, way_to
+from app.report_person import deeds, left_out
 from app.report_profiles import profiles
 from app.report_roofline import roofline_of
 from app.report_source import Source, sources
@@ -60,6 +61,7 @@ def page_fields(run: RunFolder) -> dict[str, object]:
     scores = scores_of(run, attempts)
     way = way_to(summary.best, attempts)
     held = subjects(summary, run.facts(), baseline)
+    done = deeds(run.events())
     return {
         "summary": summary,
         "facts": facts,
@@ -83,6 +85,8 @@ def page_fields(run: RunFolder) -> dict[str, object]:
         "check_command": check_command(run, summary.best) if summary.best else "",
         "profile_command": profile_command(run, summary.best) if summary.best else "",
         "exports": exports(run),
+        "deeds": done,
+        "left_out": left_out(done),
         "config": run.config(),
     }
 
@@ -136,7 +140,7 @@ def _winner_fields(run: RunFolder, attempts: Sequence[Attempt], summary: Summary
     shown: list[Source] = sources(run, winner) if winner else []
     return {
         "winner": shown,
-        "settings": setting_changes(start, winner),
+        "settings": settings_in_force(start, winner),
         "diff": shortened(source_diff(start, winner), DIFF_CHARACTERS),
         "stages": stage_rows(verdict),
         "worst_error": verdict.worst_error if isinstance(verdict, Accepted) else None,

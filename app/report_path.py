@@ -16,7 +16,7 @@ from memory.movement import Movement, Race, movement, race_in
 from memory.runs import Attempt, RunFolder
 from tools.errors import KernelError
 from tools.records import Kernel
-from tools.tunables import parse_tunables
+from tools.tunables import parse_tunables, written_value
 
 STEPS_CHARACTERS = 400_000
 """Of the diffs of all steps together, so that a long run's report stays small."""
@@ -49,6 +49,19 @@ class Diff(BaseModel):
     @property
     def removed(self) -> int:
         return sum(line.kind == "removed" for line in self.lines)
+
+
+class Setting(BaseModel):
+    """A build setting in force."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    value: str
+    before: str | None
+    """The start's; None where it has none of that name."""
+    written: str | None = None
+    """The value that the kernel's text has, where the build sets another one over it."""
 
 
 class Step(BaseModel):
@@ -172,6 +185,26 @@ def setting_changes(start: Attempt | None, winner: Attempt | None) -> list[str]:
     if before.flags != after.flags:
         changes.append(f"flags: {' '.join(before.flags) or 'default'} → {' '.join(after.flags) or 'default'}")
     return changes
+
+
+def settings_in_force(start: Attempt | None, winner: Attempt | None) -> list[Setting]:
+    """All tunables and the flags that the winner was built with."""
+    if winner is None:
+        return []
+    after = Kernel.model_validate(winner.kernel)
+    before = None if start is None else Kernel.model_validate(start.kernel)
+    old, new = {} if before is None else _tunables(before), _tunables(after)
+    found = [
+        Setting(name=name, value=value, before=old.get(name), written=_overridden(name, value, after))
+        for name, value in sorted(new.items())
+    ]
+    flags = [] if before is None else [" ".join(before.flags) or "default"]
+    return [*found, Setting(name="flags", value=" ".join(after.flags) or "default", before=next(iter(flags), None))]
+
+
+def _overridden(name: str, value: str, kernel: Kernel) -> str | None:
+    written = written_value(name, kernel.files) if name in kernel.defines else None
+    return written if written != value else None
 
 
 def source_diff(

@@ -18,11 +18,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agents.batch_queue import BATCH_NAME, QUEUE_NAME, BatchFolder
 from agents.limits import STOP_WORDS
-from app.compare import models_of, short_models
+from app.played import models_of, short_models
 from app.serve.problems import NotThere
 from app.serve.waiting import waits_for
 from app.summary import task_name
-from memory.files import Json, RunFolderError
+from memory.files import Json, RunFolderError, open_plain
 from memory.runs import Attempt, RunFolder
 from memory.tail import event_in, is_held
 
@@ -126,7 +126,7 @@ def state_of(path: Path) -> State:
     if (path / "outcome.json").exists():
         return "ended"
     try:
-        with (path / "events.jsonl").open("rb") as file, _looking:
+        with open_plain(path / "events.jsonl") as file, _looking:
             return "live" if is_held(file) else "stopped"
     except OSError:
         return "stopped"
@@ -218,7 +218,7 @@ def last_events(path: Path) -> Iterator[Json]:
     """The events at the end of the file."""
     try:
         size = path.stat().st_size
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             text = os.pread(file.fileno(), _TAIL, max(0, size - _TAIL))
     except FileNotFoundError:
         return
@@ -283,8 +283,9 @@ def _attempt(path: Path, name: str) -> Attempt | None:
     if name[:1] != "a" or not name[1:].isdigit():
         return None
     try:
-        return Attempt.model_validate(json.loads((path / "attempts" / name / "attempt.json").read_bytes()))
-    except (OSError, ValueError):
+        with open_plain(path / "attempts" / name / "attempt.json") as file:
+            return Attempt.model_validate(json.load(file))
+    except (OSError, ValueError, RecursionError):
         return None
 
 
