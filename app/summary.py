@@ -13,7 +13,7 @@ from agents.pausing import paused_in
 from app.go_on import RAISES, how_to_go_on
 from app.serve.waiting import waits_for
 from app.spending import Spending, spending_of
-from memory.files import RunFolderError
+from memory.files import RunFolderError, open_plain
 from memory.runs import Attempt, RunFolder
 from memory.tail import is_held
 from tools.records import Accepted, Interval, Verdict, weighted_geomean
@@ -160,7 +160,7 @@ def summarize(run: RunFolder) -> Summary:
 def is_at_work(run: RunFolder) -> bool | None:
     """Whether a process works on the run, or waits with it; None when the file system can't tell."""
     try:
-        with (run.path / "events.jsonl").open("rb") as file:
+        with open_plain(run.path / "events.jsonl") as file:
             return is_held(file)
     except OSError:
         return False

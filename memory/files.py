@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from pydantic import JsonValue
 
@@ -131,10 +133,20 @@ def link_atomically(path: Path, target: str) -> None:
         raise write_failure(path, error) from error
 
 
+def open_plain(path: Path) -> BinaryIO:
+    """A file to be read. OSError for what is none: a pipe would be waited for, and a device may have no end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no plain file")
+    return os.fdopen(descriptor, "rb")
+
+
 def read_text(path: Path) -> str:
     """The text of `path`; `RunFolderError` when it can't be read."""
     try:
-        return path.read_text(encoding="utf-8")
+        with io.TextIOWrapper(open_plain(path), encoding="utf-8") as file:
+            return file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise RunFolderError(f"can't read {path}: {error}", "The run folder may be incomplete.") from error
 
@@ -149,7 +161,7 @@ def read_json(path: Path) -> Json:
     text = read_text(path)
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise RunFolderError(f"{path} is not valid JSON: {error}", "The run folder may be damaged.") from error
     if not isinstance(value, dict):
         raise RunFolderError(f"{path} does not hold a JSON object", "The run folder may be damaged.")

@@ -10,13 +10,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from memory.files import Json, RunFolderError
+from memory.files import Json, RunFolderError, open_plain
 
 _PIECE = 1 << 20
 """Bytes."""
@@ -81,13 +80,11 @@ class Tail:
             there = self.path.stat()
         except FileNotFoundError:
             return False
-        if not stat.S_ISREG(there.st_mode):  # what has no end, or nobody at its other one, would be waited for
-            raise RunFolderError(f"{self.path} is no plain file", "The run folder may be damaged.")
         if self._file is not None:
             if os.path.samestat(there, os.fstat(self._file.fileno())):
                 return False
             self._file.close()
-        self._file, self._torn, self._head = self.path.open("rb"), b"", b""
+        self._file, self._torn, self._head = open_plain(self.path), b"", b""
         return True
 
 
@@ -108,7 +105,7 @@ def event_in(line: str) -> Json | None:
     """The event that a line of `events.jsonl` tells of; None for a torn one."""
     try:
         told = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) and isinstance(told.get("event"), str) else None
 
@@ -119,7 +116,8 @@ def read_events(path: Path) -> list[Json]:
     Raises `RunFolderError` when it can't be read.
     """
     try:
-        text = path.read_bytes().decode(errors="replace")
+        with open_plain(path) as file:
+            text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from app.log_lines import log_line
-from memory.files import Json
+from memory.files import Json, open_plain
 from memory.tail import event_in
 
 PIECE: Final = 1 << 18
@@ -44,7 +44,7 @@ class Feed:
     def lines(self) -> list[Told]:
         """The next whole lines, some of them where there are many. Raises OSError when the file can't be read."""
         try:
-            file = self.path.open("rb")
+            file = open_plain(self.path)
         except FileNotFoundError:
             return []
         with file:
@@ -94,7 +94,7 @@ def latest(path: Path, lines: int, piece: int = PIECE) -> tuple[list[Told], int]
         size = path.stat().st_size
     except FileNotFoundError:
         return [], 0
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         begin = max(0, size - piece)
         text = os.pread(file.fileno(), piece, begin)
     if begin:
