@@ -122,12 +122,12 @@ def _approval(steering: Steering, _command: Command, action: acts.Approval) -> A
 def _model(steering: Steering, _command: Command, action: acts.UseModel) -> About:
     context, role = steering.context, action.role
     models = context.settings.models
-    before = list(models.of(role))
+    before, parting = list(models.of(role)), context.models[role].parting
     steering.control.use(role, *action.models)
     fallback = {**models.fallback, role: tuple(action.models[1:])}
     update = {role: action.models[0], "fallback": {name: specs for name, specs in fallback.items() if specs}}
     change_settings(context, context.settings.model_copy(update={"models": models.model_copy(update=update)}))
-    return {"role": role, "models": list(action.models), "before": [*before]}
+    return {"role": role, "models": [*action.models], "before": [*before], "answering": parting.answering}
 
 
 def _budget(steering: Steering, _command: Command, action: acts.SetBudget) -> About:

@@ -14,6 +14,7 @@ from agents.settings import ROLES, Budgets
 from agents.state import Hypothesis
 from agents.steering_actions import Action
 from app.inputs import kernel_at, seconds_of
+from app.quantities import money, percent, span
 from tools.errors import WarpsmithError
 
 _SPANS: Final = ("wall_time", "device_time")
@@ -211,12 +212,22 @@ def _judged(about: Mapping[str, object]) -> str:
 def _limits(about: Mapping[str, object]) -> str:
     limits = about.get("limits")
     named = limits.items() if isinstance(limits, Mapping) else ()
-    return "limits: " + ", ".join(f"{name} {'none' if value is None else value}" for name, value in named)
+    return "limits: " + ", ".join(f"{name} {_amount(str(name), value)}" for name, value in named)
+
+
+def _amount(name: str, value: object) -> str:
+    """A limit in the unit in which it is given."""
+    if not isinstance(value, int | float):
+        return "none" if value is None else str(value)
+    if name in _SPANS:
+        return span(value)
+    return percent(value) if name == "near_limit" else money(value) if name == "dollars" else f"{value:g}"
 
 
 def _models(about: Mapping[str, object]) -> str:
     models = about.get("models")
-    return f"{about.get('role')} is played by {', then '.join(map(str, models if isinstance(models, list) else []))}"
+    said = f"{about.get('role')} is played by {', then '.join(map(str, models if isinstance(models, list) else []))}"
+    return f"{said}, once the answer that comes just now is at its end" if about.get("answering") else said
 
 
 _TOLD: Final[Mapping[str, Callable[[Mapping[str, object]], str]]] = {

@@ -56,7 +56,7 @@ def test_our_distribution_alone_owns_the_five_names() -> None:
 
 def test_roles_know_no_model_but_the_protocol() -> None:
     """Only the registry names an implementation, and only the casting of a run asks the registry."""
-    names = ("base", "catalogue", "connections", "costs", "failover", "money", "retry", "spec")
+    names = ("base", "catalogue", "connections", "costs", "failover", "money", "parting", "retry", "spec")
     around = {f"agents.models.{name}" for name in names}
     for path in (ROOT / "agents").glob("*.py"):
         modules = {node.module for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)}

@@ -25,6 +25,7 @@ from agents.models.spec import parse_spec
 from agents.outcome import Outcome
 from agents.settings import Models, RunSettings
 from agents.steering_box import give
+from app.steer_words import in_words
 from memory.runs import RunFolder
 from tests import parted_run
 from tests.halting_server import Halting
@@ -140,23 +141,28 @@ async def test_an_answer_that_comes_may_end_and_the_next_call_is_the_new_models(
     """Swapped when the first piece of its text was heard."""
     tokens = Tokens(input=500, output=30)
     answer = Answer("Let me try what the planner wants.", (judges(10),), tokens=tokens)
-    events, control = list[Event](), Control()
+    events: list[Event] = []
 
-    def hear(role: str, piece: str) -> None:
+    def hear_text(role: str, piece: str) -> None:
         if role == "coder" and "Let me" in piece:
-            control.use("coder", NEW)
+            give(run.path, acts.UseModel(role="coder", models=(NEW,)))
+
+    def hear(event: Event) -> None:
+        events.append(event)
+        if event.event == "steered":
             old.go.set()
 
     text = next(i for i, event in enumerate(frames(wire, answer, 1)) if "Let me" in str(event))
     async with Halting(wire, said=text + 1, answer=answer) as old:
-        settings = settings_for(OLD[wire])
-        outcome = await parted_run.talk(run, old.url, new.url, settings, events.append, control=control, on_text=hear)
+        outcome = await parted_run.talk(run, old.url, new.url, settings_for(OLD[wire]), hear, on_text=hear_text)
         assert (old.left, len(old.requests)) == (0, 1)
     assert outcome.iterations == 1 and in_order(run, 1)
     assert told(events, "model_called", "model") == [(OLD[wire],), (NEW,)]
     assert told(events, "model_failed") == []
     assert told(events, "model_changed", "before", "after", "why") == [(OLD[wire], NEW, "user")]
     assert paid(run).input == new.total.input + tokens.input
+    (about,) = [event.fields["about"] for event in events if event.event == "steered"]
+    assert in_words("model", about) == f"coder is played by {NEW}, once the answer that comes just now is at its end"
 
 
 async def test_what_a_provider_told_of_a_call_that_was_let_go_is_paid(

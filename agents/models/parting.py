@@ -65,6 +65,11 @@ class Parting:
                 call.let_go = True
                 task.cancel()
 
+    @property
+    def answering(self) -> int:
+        """Calls of which something was heard and that are not at their end."""
+        return sum(call.begun and not task.done() for call, task in self._held)
+
     async def over(self, work: Callable[[], Awaitable[Found]]) -> Found:
         """What `work` comes to. Raises Parted when it was let go, or is not to be begun any more."""
         if self.is_set:
