@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
-from test_session import given, shown, stub_run, until
+from test_session import given, notified, shown, stub_run, until, write
 from test_session_drawing import Seen
+from textual.events import Paste
 from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -205,3 +208,79 @@ async def test_a_question_that_is_asked_again_answers_the_first(run: RunFolder) 
         assert await first is False and not second.done()
         await pilot.press("y", "enter")
         assert await second is True and app.session.dialog is None
+
+
+@pytest.fixture
+def own(run: RunFolder, tmp_path: Path) -> RunFolder:
+    """One that a test may give something to."""
+    return RunFolder(shutil.copytree(run.path, tmp_path / run.id, symlinks=True))
+
+
+async def test_all_that_is_pasted_is_one_harmless_line(own: RunFolder) -> None:
+    app = SessionApp(own)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        await opened(pilot, app, "h")
+        line = app.session.query_one("#line", Input)
+        line.post_message(Paste("a\r\n \x1b[31mb\x00\u202e\n\nc\td\n"))
+        await until(pilot, lambda: line.value == "hint a [31mb c   d")
+        await pilot.press("enter")
+        await until(pilot, lambda: given(own) == [{"action": "hint", "text": "a [31mb c d"}])
+
+
+@pytest.mark.parametrize("name", ["~nobody-has-this-name/x", "a\0b", "a\ud800b", "x" * 300, "/dev/null/x"])
+async def test_a_folder_that_can_be_none_is_refused(own: RunFolder, name: str) -> None:
+    app = SessionApp(own)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
+        await opened(pilot, app, "X")
+        await pilot.press("1")
+        await until(pilot, lambda: app.session.write.is_open)
+        await write(pilot, name)
+        await until(pilot, lambda: any("can be no folder" in text for text in notified(app)))
+        assert not app.session.story.exports
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ('rm "$1"', "no file any more"),
+        ('rm "$1"; mkdir "$1"', "no file any more"),
+        ('rm -r "$(dirname "$1")"', "no file any more"),
+        ('printf "\\377" > "$1"', "can't be read"),
+        ("kill -9 $$", "ended with -9"),
+        ("", "names no command"),
+        ("no room", "can't be written"),
+    ],
+)
+async def test_an_editor_that_leaves_no_kernel_costs_nothing(
+    own: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, told: str
+) -> None:
+    script = tmp_path / "editor.sh"
+    script.write_text(f"#!/bin/sh\n{command}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(script) if command else "  ")
+    app = SessionApp(own)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
+        if command == "no room":
+            monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        await pilot.press("e")
+        await until(pilot, lambda: any(told in text for text in notified(app)))
+        assert app.is_running and app.session.dialog is None and given(own) == []
+
+
+async def test_a_long_remark_about_an_edit_is_cut(
+    own: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "editor.sh"
+    script.write_text('#!/bin/sh\necho "// mine" >> "$1"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(script))
+    app = SessionApp(own)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
+        await pilot.press("e")
+        await until(pilot, lambda: app.session.write.is_open)
+        await write(pilot, "y" * 5_000)
+        await until(pilot, lambda: [len(action["note"]) for action in given(own)] == [1_000])
