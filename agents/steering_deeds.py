@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import JsonValue
 
 from agents import steering_actions as acts
-from agents.settings import RunSettings
+from agents.settings import ROLES, RunSettings
 from agents.steering_actions import Action, Command, EditKernel
 from agents.steering_fork import fork_run
 from agents.steering_limits import about_limits, with_limits
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from agents.steering import Steering
 
 About = dict[str, JsonValue]
+BUILT_IN: Final = "builtin:"
+"""Models that read no hint."""
 
 
 def do(steering: Steering, command: Command, action: Action) -> About:
@@ -80,7 +82,9 @@ def _hint(steering: Steering, _command: Command, action: acts.Hint) -> About:
     context = steering.context
     if action.text not in context.run.standing_hints():
         context.run.add_hint(action.text, steering.wishes.hears)
-    return {"text": action.text}
+    models = context.settings.models
+    reads = [role for role in ROLES if any(not spec.startswith(BUILT_IN) for spec in models.of(role))]
+    return {"text": action.text, "read_by": [*reads]}
 
 
 def _withdraw(steering: Steering, _command: Command, action: acts.Withdraw) -> About:

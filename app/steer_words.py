@@ -224,6 +224,15 @@ def _amount(name: str, value: object) -> str:
     return percent(value) if name == "near_limit" else money(value) if name == "dollars" else f"{value:g}"
 
 
+def _hint(about: Mapping[str, object]) -> str:
+    said, reads = f"hint: {about.get('text')}", about.get("read_by")
+    if not isinstance(reads, list) or len(reads) == len(ROLES):
+        return said
+    roles = " and the ".join(map(str, reads))
+    kept = f"only the {roles} reads it" if len(reads) == 1 else f"the {roles} read it" if reads else "nobody reads it"
+    return f"{said} ({kept}: builtin:autotune reads no hints, and a model that takes over does)"
+
+
 def _models(about: Mapping[str, object]) -> str:
     models = about.get("models")
     said = f"{about.get('role')} is played by {', then '.join(map(str, models if isinstance(models, list) else []))}"
@@ -233,7 +242,7 @@ def _models(about: Mapping[str, object]) -> str:
 _TOLD: Final[Mapping[str, Callable[[Mapping[str, object]], str]]] = {
     "pause": lambda _: "paused",
     "resume": lambda _: "goes on",
-    "hint": lambda about: f"hint: {about.get('text')}",
+    "hint": _hint,
     "withdraw": lambda about: f"hint withdrawn: {about.get('text')}",
     "approval": lambda about: "plans wait for a word" if about.get("on") else "plans wait no longer",
     "approve": _decided("approved the plan"),

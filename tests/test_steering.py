@@ -85,6 +85,19 @@ async def test_a_hint_is_heard_until_it_is_withdrawn(stage: Stage) -> None:
     assert [f["iteration"] for f in told(stage)] == [2, 3]
 
 
+async def test_who_gives_a_hint_learns_that_what_is_built_in_reads_none(stage: Stage) -> None:
+    give(stage.run.path, acts.Hint(text="rows are short"))
+    await stage.play(model="autotune", iterations=1)
+    (fields,) = told(stage)
+    assert fields["about"] == {"text": "rows are short", "read_by": []}
+    said = in_words("hint", fields["about"])
+    assert "nobody reads it: builtin:autotune reads no hints" in said and "takes over" in said
+    assert "only the coder reads it" in in_words("hint", {"text": "x", "read_by": ["coder"]})
+    assert "the coder and the analyst read it" in in_words("hint", {"text": "x", "read_by": ["coder", "analyst"]})
+    assert in_words("hint", {"text": "x", "read_by": ["planner", "coder", "analyst"]}) == "hint: x"
+    assert stage.run.standing_hints() == ["rows are short"]
+
+
 async def test_a_pause_holds_the_run_until_it_goes_on(stage: Stage) -> None:
     stage.script([giving(stage, proposal("a"), acts.Pause())], [judge(16), says("ok")], [reading("a1")])
     playing = asyncio.create_task(stage.play())
