@@ -230,7 +230,7 @@ def _hint(about: Mapping[str, object]) -> str:
         return said
     roles = " and the ".join(map(str, reads))
     kept = f"only the {roles} reads it" if len(reads) == 1 else f"the {roles} read it" if reads else "nobody reads it"
-    return f"{said} ({kept}: builtin:autotune reads no hints, and a model that takes over does)"
+    return f"{said} ({kept}: builtin:autotune reads no hints; it is kept for a model that comes)"
 
 
 def _models(about: Mapping[str, object]) -> str:
