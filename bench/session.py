@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import select
 import statistics
 import struct
@@ -46,6 +47,7 @@ SIZE = (48, 160)
 QUIET = 0.09
 """Seconds without output after which a key's answer is whole."""
 BOUND_MS = 50.0
+_ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 IDLE = 10.0
 """Seconds over which a session that nobody touches is watched."""
 KEYS: tuple[tuple[str, bytes], ...] = (
@@ -197,6 +199,17 @@ class Terminal:
             last = (time.perf_counter() - started) * 1000
             first = last if first is None else first
         return None if first is None or last is None else (first, last)
+
+    def type(self, keys: bytes, until: str, patience: float) -> bool:
+        """Write these at once, and read until the screen was sent that text; False when it was not within so many
+        seconds."""
+        os.write(self._terminal, keys)
+        seen, end = b"", time.monotonic() + patience
+        while until.encode() not in _ESCAPE.sub(b"", seen):
+            if not select.select([self._terminal], [], [], max(0.0, end - time.monotonic()))[0]:
+                return False
+            seen += os.read(self._terminal, 1 << 16)
+        return True
 
     def close(self) -> None:
         """Take the terminal away from under it."""

@@ -15,12 +15,16 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver as TerminalDriver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Event, Key, Paste
 from textual.screen import Screen
+from textual.widget import Widget
 
+from app.session.at_once import AtOnce
 from app.session.driver import Driver
 from app.session.keys import KEYS
 from app.session.screen import SessionScreen
 from app.session.terminal import Keys, shorten_escape
+from app.session.typed import InTurn, Passed
 from memory.runs import RunFolder
 
 GRACE: Final = 3.0
@@ -43,10 +47,26 @@ class SessionApp(App[None]):
         super().__init__()
         self.animation_level = "none"
         self.session = SessionScreen(run, driver)
+        self._typed = InTurn(
+            super().on_event, self._typed_at, AtOnce(self.session).counts, lambda: self.session.is_about_to_ask
+        )
 
     def get_driver_class(self) -> type[TerminalDriver]:
         found = super().get_driver_class()
         return Keys if found is LinuxDriver else found
+
+    async def on_event(self, event: Event) -> None:
+        if isinstance(event, Key | Paste) and not event.is_forwarded:
+            await self._typed.take(event)
+        else:
+            await super().on_event(event)
+
+    async def on_passed(self, message: Passed) -> None:
+        await self._typed.passed(message)
+
+    def _typed_at(self) -> Widget | None:
+        """What has the focus, where that stays: the palette goes with the key that answers it."""
+        return (self.focused or self.session) if self.screen is self.session else None
 
     def on_load(self) -> None:
         shorten_escape()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -36,6 +36,15 @@ class Choices(OptionList, Steady):
     virtual_size: Reactive[Size] = Reactive(Size(0, 0))
     """As in Textual, but that nothing else is laid out for it."""
 
+    def __init__(self, on_choice: Callable[[int], None]) -> None:
+        """on_choice: called with the place of what was chosen, before any further key is looked at."""
+        super().__init__(id="choices")
+        self._on_choice = on_choice
+
+    def action_select(self) -> None:
+        if self.highlighted is not None:
+            self._on_choice(self.highlighted)
+
     def offer(self, prompts: Sequence[Text]) -> None:
         """These, the first of them chosen."""
         self.set_options([Option(prompt) for prompt in prompts])
@@ -65,7 +74,7 @@ class Choose(Dialog[int | None]):
     def __init__(self) -> None:
         super().__init__(None)
         self._title = ""
-        self._list = Choices(id="choices")
+        self._list = Choices(self.answer)
 
     def compose(self) -> ComposeResult:
         yield Words()
@@ -85,9 +94,6 @@ class Choose(Dialog[int | None]):
         below = foot.say(folded("a number or enter takes it, escape leaves it", room.width, "dim"))
         seen = min(MOST, room.height - above - below, self._list.get_content_height(room, room, room.width))
         return above, max(1, seen), below
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.answer(event.option_index)
 
     def action_take(self, place: int) -> None:
         if place < self._list.option_count:

@@ -28,13 +28,17 @@ class Line(Input, Steady):
     virtual_size: Reactive[Size] = Reactive(Size(0, 0))
     """As in Textual, but that nothing else is laid out for it."""
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
-        """on_change: called when it holds something else, so that what depends on that is drawn together with it."""
-        self._on_change = on_change
+    def __init__(self, on_change: Callable[[], None], on_enter: Callable[[str], None]) -> None:
+        """on_change: called when it holds something else, so that what depends on that is drawn together with it.
+        on_enter: called with what was written, before any further key is looked at."""
+        self._on_change, self._hand_in = on_change, on_enter
         super().__init__(select_on_focus=False, id="line")
 
     def watch_value(self) -> None:
         self._on_change()
+
+    async def action_submit(self) -> None:
+        self._hand_in(self.value)
 
     def on_paste(self, event: Paste) -> None:
         """All that was pasted, as one line and without what a terminal obeys. Textual takes the first line alone."""
@@ -54,7 +58,7 @@ class Write(Dialog[str | None]):
         super().__init__(None)
         self._title, self._note = "", ""
         self._explain: Callable[[str], str] | None = None
-        self._line = Line(self._changed)
+        self._line = Line(self._changed, self.answer)
 
     def compose(self) -> ComposeResult:
         yield Words()
@@ -86,9 +90,6 @@ class Write(Dialog[str | None]):
     def _changed(self) -> None:
         if self.is_open and self._explained() != self._note:
             self.fit()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.answer(event.value)
 
 
 def usage_of(begun: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from rich.text import Text
 from textual.binding import Binding
@@ -11,6 +11,12 @@ PANES: Final = ("plan", "kernel", "verdict", "words", "money", "log")
 """In the order of their keys, from 1."""
 TITLES: Final = {"words": "models"}
 """What a person reads where that is another word."""
+
+
+Counts: TypeAlias = Literal["always", "first", "alone"]
+"""Of keys that came from the terminal at once, as a paste does, or what is typed ahead: which are commands. Those that
+look do always; those that open a line to write only where nothing but such came before, since what follows is the text;
+those that act on the run or end it only alone."""
 
 
 class Key(NamedTuple):
@@ -22,6 +28,15 @@ class Key(NamedTuple):
     group: str
     short: str = ""
     """What the footer says; empty where it does not have it."""
+    opens_line: bool = False
+    """A line to write text in, which the run gets only after a further key."""
+
+    @property
+    def counts(self) -> Counts:
+        """Among keys that came at once."""
+        if self.group == "Look" or self.key == "ctrl+c":
+            return "always"
+        return "first" if self.opens_line else "alone"
 
     @property
     def label(self) -> str:
@@ -43,18 +58,18 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("v", "view", "source, or what changed against parent or best", "Look", "view"),
     Key("n", "hot", "the next hot line of the kernel", "Look"),
     Key("z", "zoom", "one pane alone, or all", "Look"),
-    Key("h", "write('hint ')", "hint: tell every role something", "Say", "hint"),
-    Key("H", "withdraw", "withdraw the last hint", "Say"),
-    Key("slash", "write('ask ')", "ask a question about the run", "Say", "ask"),
-    Key("x", "forbid", "forbid an idea", "Say"),
+    Key("h", "write('hint ')", "hint: tell every role something", "Say", "hint", opens_line=True),
+    Key("H", "withdraw", "withdraw the last hint", "Say", opens_line=True),
+    Key("slash", "write('ask ')", "ask a question about the run", "Say", "ask", opens_line=True),
+    Key("x", "forbid", "forbid an idea", "Say", opens_line=True),
     Key("p", "pause", "pause, go on", "Steer", "pause"),
     Key("e", "edit", "edit the chosen kernel in $EDITOR", "Steer", "edit"),
     Key("f", "fork", "fork: the next plan starts from the chosen attempt", "Steer", "fork"),
     Key("k", "pin", "pin the chosen attempt as parent, or unpin it", "Steer"),
-    Key("m", "write('model coder ')", "change the model of a role", "Steer"),
-    Key("l", "write('budget ')", "change the limits", "Steer"),
-    Key("y", "write('policy ')", "go on under another numerics policy", "Steer"),
-    Key("colon", "write('')", "write any action", "Steer", "do"),
+    Key("m", "write('model coder ')", "change the model of a role", "Steer", opens_line=True),
+    Key("l", "write('budget ')", "change the limits", "Steer", opens_line=True),
+    Key("y", "write('policy ')", "go on under another numerics policy", "Steer", opens_line=True),
+    Key("colon", "write('')", "write any action", "Steer", "do", opens_line=True),
     Key("A", "approval", "whether plans wait for you", "Plan"),
     Key("a", "approve", "approve the plan that waits", "Plan"),
     Key("E", "edit_plan", "edit it in $EDITOR", "Plan"),

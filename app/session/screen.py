@@ -60,6 +60,10 @@ class SessionScreen(Wheel, Prompt):
         """Lines that were read and not taken in yet."""
         self._is_behind = True
         """Until the past was taken in: nobody is told of it."""
+        self.is_ready = False
+        """Once that was drawn."""
+        self.was_typed_ahead = False
+        """Before it was."""
         self._zoomed = False
         self._current = PANES[0]
         self._speech = Tail(run.path / SPOKEN)
@@ -143,6 +147,12 @@ class SessionScreen(Wheel, Prompt):
             self.leaving()
 
     def _settle(self) -> None:
+        self.is_ready = True
+        if self.was_typed_ahead:
+            self.notify("Keys that came before the run was shown did nothing.", severity="warning")
+        self._keep_what_is_there()
+
+    def _keep_what_is_there(self) -> None:
         """What was loaded and read by now stays. To look through all of it for garbage again and again would hold up a
         key by a tenth of a second."""
         if not self.app.is_headless:
@@ -180,7 +190,7 @@ class SessionScreen(Wheel, Prompt):
         self.story.take(line)
         kind = line["event"]
         if kind == "task_opened" and self.driver is not None:
-            self.call_after_refresh(self._settle)  # what drives a run is loaded by then
+            self.call_after_refresh(self._keep_what_is_there)  # what drives a run is loaded by then
         if self._is_behind:
             return
         if kind == "steered":
@@ -276,6 +286,11 @@ class SessionScreen(Wheel, Prompt):
 
     def action_help(self) -> None:
         self.query_one(Help).open()
+
+    @property
+    def is_helping(self) -> bool:
+        """Whether the help is over the panes."""
+        return self.query_one(Help).is_open
 
     def _leave_help(self) -> None:
         self.action_pane(self._current)

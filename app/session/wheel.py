@@ -11,21 +11,19 @@ from typing import Any, Final, cast
 from textual import work
 from textual.app import SuspendNotSupported
 from textual.notifications import SeverityLevel
-from textual.screen import Screen
 
 from agents import steering_actions as acts
 from agents.steering_actions import Action
 from agents.steering_box import give
 from agents.steering_limits import HEEDED_AT_A_LIMIT
 from app.session.archive import Archive
-from app.session.choose import Choose
-from app.session.dialogs import Sure, Write, usage_of
+from app.session.asking import Asking, asks
+from app.session.dialogs import usage_of
 from app.session.driver import Driver
 from app.session.editor import edit_kernel, edit_text
 from app.session.exports import Export, exportable, folder_at, free_name
 from app.session.hand_over import hand_over
 from app.session.lines import clean
-from app.session.over import Dialog
 from app.session.plan import Plan
 from app.session.story import Story
 from app.steer_words import action_of, plan_of
@@ -38,7 +36,7 @@ SEE_EVERY: Final = 1.0
 """Seconds between two looks whether the run's process lives."""
 
 
-class Wheel(Screen[None]):
+class Wheel(Asking):
     """A screen about one run; `driver` is there when the run is driven in this process."""
 
     def __init__(self, run: RunFolder, driver: Driver | None) -> None:
@@ -47,7 +45,6 @@ class Wheel(Screen[None]):
         self.story = Story()
         self.archive = Archive(run.path)
         self.plan = Plan(self.follow)
-        self.write, self.sure, self.choose = Write(), Sure(), Choose()
         self.leaving: Callable[[], None] | None = None
         """What is done once the run that is driven here has ended."""
         self._unseen = 0
@@ -88,11 +85,6 @@ class Wheel(Screen[None]):
         elif isinstance(action, acts.EditKernel):
             self.notify("Given: your kernel is judged when what goes on now is done.", markup=False)
 
-    @property
-    def dialog(self) -> Dialog[Any] | None:
-        """The one that waits for an answer."""
-        return next((each for each in (self.write, self.sure, self.choose) if each.is_open), None)
-
     def follow(self) -> None:
         """Show what the cursor is on."""
         raise NotImplementedError
@@ -102,7 +94,7 @@ class Wheel(Screen[None]):
         """The attempt that keys are about."""
         return self.plan.chosen or self.story.best
 
-    @work
+    @asks
     async def action_write(self, begun: str, offer: str = "") -> None:
         written = await self.write.ask("What shall be done?", begun, offer, usage_of)
         if written is None or not written.strip():
@@ -142,13 +134,13 @@ class Wheel(Screen[None]):
     def action_approval(self) -> None:
         self.action_write("approval " + ("off" if self.story.waiting else "on"))
 
-    @work
+    @asks
     async def action_accept(self) -> None:
         question = f"Accept {self.story.best} as it is? It is measured afresh, and the run ends."
         if await self.sure.ask(question):
             self.give(acts.Accept())
 
-    @work
+    @asks
     async def action_edit(self) -> None:
         filed = self.archive.find(self.chosen)
         if filed is None:
@@ -203,7 +195,7 @@ class Wheel(Screen[None]):
 
     # --- exporting
 
-    @work
+    @asks
     async def action_export(self) -> None:
         """As `warpsmith export`: which form, where to, and then it is judged beside everything else."""
         attempt = self.chosen
@@ -254,7 +246,7 @@ class Wheel(Screen[None]):
 
     # --- leaving
 
-    @work
+    @asks
     async def action_leave(self) -> None:
         driver = self.driver
         if self.dialog is not None:
@@ -275,7 +267,7 @@ class Wheel(Screen[None]):
         question = f"The export of {', '.join(left)} is not judged yet. Leave? Its files stay."
         return not left or await self.sure.ask(question)
 
-    @work
+    @asks
     async def action_detach(self) -> None:
         driver = self.driver
         if not await self._may_leave_exports():
