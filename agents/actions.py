@@ -103,13 +103,14 @@ async def diagnose(seat: Seat, *, diagnoses: Annotated[list[Diagnosis], Field(mi
                 f"{diagnosis.attempt} is not of this iteration", "Read the attempts that you were asked about."
             )
     for diagnosis in diagnoses:
+        has_hypothesis = seat.context.attempts.find(diagnosis.attempt).hypothesis is not None
         seat.context.run.add_diagnosis(diagnosis.attempt, diagnosis.model_dump(mode="json"))
         seat.context.journal.tell(
             "diagnosed",
             attempt=diagnosis.attempt,
             bottleneck=diagnosis.bottleneck,
             summary=diagnosis.summary,
-            hypothesis_held=diagnosis.hypothesis_held,
+            hypothesis_held=diagnosis.hypothesis_held if has_hypothesis else None,
         )
     return Result(value=[diagnosis.model_dump(mode="json") for diagnosis in diagnoses])
 

@@ -98,7 +98,7 @@ def _state(run: RunFolder, attempts: Sequence[Attempt]) -> str:
     for attempt in attempts:
         counts[attempt.outcome] = counts.get(attempt.outcome, 0) + 1
     tally = ", ".join(f"{number} {outcome}" for outcome, number in counts.items()) or "none"
-    head = f"{len(attempts)} attempts: {tally}."
+    head = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}: {tally}."
     return head if best is None else f"{head} The best is {_told(run, run.attempt(best))}"
 
 

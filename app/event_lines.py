@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pydantic import JsonValue
 
@@ -56,7 +56,7 @@ def activity(event: Event) -> str:
         case "model_called":
             return f"{f.get('role')}: {f.get('model')} answered"
         case "profiled" | "diagnosed":
-            return f"analyst: {f.get('attempt')} is bound by {f.get('bottleneck')}"
+            return f"analyst: {bound_words(f)}"
         case "model_retried" | "judge_retried" | "model_corrected" | "samples_raced" | "run_paused":
             return line(event)
         case _:
@@ -72,6 +72,13 @@ def attempt_line(f: Fields) -> str:
         return one_line_after(f"{head} {why}", f.get("change"))
     figures = f"{duration(seconds):>9}  {percent(number(f, 'share_of_limit')):>6} of limit"
     return one_line_after(f"{head} {figures}", f.get("change"))
+
+
+def bound_words(f: Mapping[str, object]) -> str:
+    """What bounds an attempt: `a3 is bound by memory`."""
+    if f.get("bottleneck") == "unknown":
+        return f"what bounds {f.get('attempt')} is not known"
+    return f"{f.get('attempt')} is bound by {f.get('bottleneck')}"
 
 
 def one_line_after(head: str, change: JsonValue) -> str:

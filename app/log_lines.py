@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from agents.event_line import BOUND
 from agents.event_schema import upgraded
 from agents.events import Event
-from app.event_lines import FAULT_WORDS, Fields, line, number, stop_reason
+from app.event_lines import FAULT_WORDS, Fields, bound_words, line, number, stop_reason
 from app.plain import one_line
 from app.quantities import duration, money, percent, span, times, tokens
 
@@ -107,7 +107,7 @@ def _best(f: Fields) -> str:
 
 def _diagnosed(f: Fields) -> str:
     held = next((words for value, words in _HELD if f.get("hypothesis_held") is value), "")
-    return f"{f.get('attempt')} is bound by {f.get('bottleneck')}{held}: {f.get('summary')}"
+    return f"{bound_words(f)}{held}: {f.get('summary')}"
 
 
 def _called(f: Fields) -> str:
@@ -147,7 +147,7 @@ _WORDS: dict[str, Callable[[Fields], str]] = {
     "iteration_started": lambda f: f"iteration {f.get('iteration')} of {f.get('iterations')} begins",
     "hypothesis": _hypothesis,
     "best_changed": _best,
-    "profiled": lambda f: f"{f.get('attempt')} is bound by {f.get('bottleneck')}, as profiled",
+    "profiled": lambda f: f"{bound_words(f)}, as profiled",
     "diagnosed": _diagnosed,
     "model_called": _called,
     "model_failed": _failed,

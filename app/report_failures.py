@@ -70,17 +70,25 @@ def _read(run: RunFolder, attempt: Attempt) -> tuple[str, Failure]:
         return "verdict lost", Failure(attempt=attempt.id, text=text, stage="", message=error.message)
     match verdict:
         case Rejected():
+            message, detail = _said_once(_short(verdict.message), _detail(verdict))
             return verdict.reason.replace("_", " "), Failure(
                 attempt=attempt.id,
                 text=text,
                 stage=verdict.stage,
-                message=_short(verdict.message),
-                detail=_detail(verdict),
+                message=message,
+                detail=detail,
             )
         case Unjudged():
             return "not judged", Failure(attempt=attempt.id, text=text, stage="", message=_short(verdict.message))
         case _:
             return "refuted afresh", Failure(attempt=attempt.id, text=text, stage="", message=_short(attempt.note))
+
+
+def _said_once(message: str, detail: str) -> tuple[str, str]:
+    """Both, or the longer one alone where it has the other in it."""
+    if detail in message or message in detail:
+        return max(message, detail, key=len), ""
+    return message, detail
 
 
 def _detail(verdict: Rejected) -> str:

@@ -135,7 +135,8 @@ def _ending(summary: Summary) -> str:
     if summary.state in ("open", "stopped"):
         return escape(f"{'not ended' if summary.state == 'open' else 'stopped'}: {summary.standing}")
     took = f" after {span(summary.elapsed)}" if summary.elapsed is not None else ""
-    rounds = f", {summary.iterations} iterations" if summary.iterations is not None else ""
+    some = "iteration" if summary.iterations == 1 else "iterations"
+    rounds = f", {summary.iterations} {some}" if summary.iterations is not None else ""
     return escape(f"{summary.state}{took}{rounds}: {summary.reason_words}")
 
 

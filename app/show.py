@@ -20,6 +20,7 @@ from app.summary import read_verdict, summarize
 from app.terminal import console_for, plain_table
 from app.verdict_tables import print_verdict
 from memory.files import RunFolderError
+from memory.movement import movement
 from memory.runs import Attempt, RunFolder, list_runs
 from tools.profiles import Profile
 
@@ -114,6 +115,9 @@ def _print_attempt(console: Console, run: RunFolder, attempt: Attempt) -> None:
         if value and label not in ("parent", "change"):
             console.print(f"{label:<10}{escape(str(value))}", highlight=False)
     parent = run.attempt(attempt.parent) if attempt.parent else None
+    moved = movement(attempt, parent, {each.id: each for each in run.attempts()})
+    if moved is not None:
+        console.print(f"{'moved':<10}time {moved.words} against {moved.against}, {moved.basis}", highlight=False)
     for change in setting_changes(parent, attempt):
         console.print(f"{'build':<10}{escape(change)}", highlight=False)
     for piece in source_diff(parent, attempt, ("parent", attempt.id)):

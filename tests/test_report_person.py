@@ -10,11 +10,15 @@ import pytest
 from synthetic_run import _accepted, make_run
 from test_report import Page
 
+from app.log_lines import log_line
 from app.played import models_of, short_models
 from app.report import render
+from app.report_failures import _said_once
 from app.report_path import settings_in_force
 from app.report_person import deeds, left_out
 from app.serve.catalog import Catalog
+from app.session.story import Story
+from app.steer_words import in_words
 from memory.runs import RunFolder
 from tools.records import Kernel
 
@@ -40,6 +44,39 @@ STEERED = (
     line("run_resumed", 10, changes={"budgets.iterations": {"before": 3, "after": 9}, "version": {}}),
     line("run_resumed", 11, changes={}),
 )
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"iterations": 14, "wall_time": 1200.0}, "limits: iterations 14, wall_time 20 min 00 s"),
+        ({"dollars": 2.5, "near_limit": 0.03}, "limits: dollars $2.50, near_limit 3.0 %"),
+        ({"tokens": None}, "limits: tokens none"),
+    ],
+)
+def test_limits_are_said_in_their_units(limits: dict[str, Any], said: str) -> None:
+    assert in_words("budget", {"limits": limits}) == said
+
+
+def test_what_bounds_a_kernel_is_said_also_where_it_is_not_known() -> None:
+    story = Story()
+    for bottleneck, said in (("memory", "a3 is bound by memory"), ("unknown", "what bounds a3 is not known")):
+        told = line("diagnosed", attempt="a3", bottleneck=bottleneck, summary="s", hypothesis_held=None)
+        story.take(told)
+        assert story.doing == f"analyst: {said}" and f"{said}: s" in log_line(told)
+
+
+@pytest.mark.parametrize(
+    ("message", "detail", "said"),
+    [
+        ("k.cpp:1: no x", "k.cpp:1: no x", ("k.cpp:1: no x", "")),
+        ("no x", "k.cpp:1: no x", ("k.cpp:1: no x", "")),
+        ("it fails: k.cpp:1: no x", "k.cpp:1: no x", ("it fails: k.cpp:1: no x", "")),
+        ("wrong", "out[1] is 2", ("wrong", "out[1] is 2")),
+    ],
+)
+def test_a_failure_says_nothing_twice(message: str, detail: str, said: tuple[str, str]) -> None:
+    assert _said_once(message, detail) == said
 
 
 def write_events(run: RunFolder, *lines: dict[str, Any]) -> RunFolder:

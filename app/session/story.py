@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from agents.limits import STOP_WORDS
 from agents.wishes import Wishes
 from app.bill import PAID, Bill
+from app.event_lines import bound_words
 from app.session.exports import Export
 
 Mark: TypeAlias = Literal["kept", "same", "slower", "rejected", "unjudged", "tried", "waits", "dropped"]
@@ -213,7 +214,7 @@ class Story:
 
     def _on_diagnosed(self, line: Mapping[str, Any]) -> None:
         self.diagnoses[str(line["attempt"])] = str(line["summary"])
-        self.doing = f"analyst: {line['attempt']} is bound by {line['bottleneck']}"
+        self.doing = f"analyst: {bound_words(line)}"
 
     def _on_profiled(self, line: Mapping[str, Any]) -> None:
         self.device_seconds += float(line.get("seconds") or 0.0)
