@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_session import given, notified, shown, stub_run, until, write
 from test_session_drawing import Seen
-from textual.events import Paste
+from textual.events import Key, Paste
 from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -284,3 +284,32 @@ async def test_a_long_remark_about_an_edit_is_cut(
         await until(pilot, lambda: app.session.write.is_open)
         await write(pilot, "y" * 5_000)
         await until(pilot, lambda: [len(action["note"]) for action in given(own)] == [1_000])
+
+
+def at_once(app: SessionApp, *typed: str) -> None:
+    """Keys as a slow line brings them: all before the first one is heeded."""
+    for key in typed:
+        app.post_message(Key({" ": "space"}.get(key, key), key if len(key) == 1 else None))
+
+
+async def test_what_is_typed_at_once_goes_where_it_is_meant_to(own: RunFolder) -> None:
+    """Letters after the key that opens a line are no keys of the panes, nor are those between two dialogs."""
+    app = SessionApp(own)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
+        line = app.session.write._line
+        at_once(app, "h", *"row x pkfa", "enter")
+        await until(pilot, lambda: given(own) == [{"action": "hint", "text": "row x pkfa"}])
+        at_once(app, "h")
+        app.post_message(Paste("a\r\n \x1b[31mb\x00\u202e\n\nc\td\n"))
+        at_once(app, *" e", "enter")
+        await until(
+            pilot, lambda: given(own)[1:] == [{"action": "hint", "text": "a [31mb c d e"}], "all that was pasted"
+        )
+        at_once(app, "w", "n", "X", "1", *"/fka")
+        await until(pilot, lambda: line.value.endswith("-sources/fka"))
+        at_once(app, "escape", "X", "enter", *"/pk", "escape", "home", "down", "f")
+        second = list(app.session.story.attempts)[1]
+        await until(pilot, lambda: given(own)[2:] == [{"action": "fork", "attempt": second}], "what the cursor is on")
+        at_once(app, "question_mark", *"q", "h", "z")
+        await until(pilot, lambda: line.value == "hint z")
