@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pydantic import JsonValue
 
 from agents.models.catalogue import Catalogue
 from agents.models.connections import Connections
@@ -15,8 +18,22 @@ from agents.secrets import Scrubber
 from agents.settings import ROLES, Role, RunSettings
 from memory.calibration import bound_of
 from memory.tokens import COUNTER, Corrected
-from tools.errors import KernelError
+from tools.errors import KernelError, WarpsmithError
 from tools.task import TaskSource
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Where providers are reached, and what is known of models."""
+
+    connections: Connections
+    catalogue: Catalogue
+
+
+ReadAgain: TypeAlias = Callable[[Sequence[str], Sequence[str]], Reach]
+"""Reads all settings as they are now: for these models, and with these addresses (`PROVIDER=URL`) over all else.
+
+Raises WarpsmithError for settings that can't be used."""
 
 
 @dataclass
@@ -28,6 +45,9 @@ class Casting:
     catalogue: Catalogue
     purse: Purse
     scrubber: Scrubber
+    read_again: ReadAgain | None = None
+    """None: what was set when the run began holds to its end."""
+    _addresses: list[str] = field(default_factory=list)
     _all: list[Lineup] = field(default_factory=list)
     _rests: Rests = field(default_factory=Rests)
 
@@ -42,6 +62,34 @@ class Casting:
             self._rests.end(candidate)
         self._all.append(lineup)
         return lineup
+
+    def chosen(self, specs: Sequence[str], address: str | None = None) -> Lineup:
+        """As `lineup`, of models that a person chose meanwhile, with the settings as they are now.
+
+        address: of the server of the first one that has any. Raises WarpsmithError too, for settings that can't be
+        used; then all is as before.
+        """
+        remote = [spec for spec in specs if parse_spec(spec).provider not in LOCAL]
+        if not remote or self.read_again is None:
+            return self.lineup(specs)
+        before = self.connections, self.catalogue
+        named = [] if address is None else [f"{parse_spec(remote[0]).provider}={address}"]
+        reach = self.read_again(remote, [*self._addresses, *named])
+        self.connections, self.catalogue = reach.connections, reach.catalogue
+        self.scrubber.learn(reach.connections)
+        try:
+            lineup = self.lineup(specs)
+        except WarpsmithError:
+            self.connections, self.catalogue = before
+            raise
+        self._addresses += named
+        return lineup
+
+    def told_of(self, specs: Sequence[str]) -> dict[str, JsonValue]:
+        """How the providers of these models are reached, as `config.json` says it."""
+        providers = {parse_spec(spec).provider for spec in specs} - LOCAL.keys()
+        connections = self.connections or Connections()
+        return {name: self.scrubber.json(connections.of(name).told) for name in sorted(providers)}
 
     async def aclose(self) -> None:
         for lineup in self._all:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from langgraph.runtime import RunControl
 
@@ -11,6 +12,9 @@ from agents.limits import StopReason
 from agents.models.retry import Stopping
 from agents.settings import Role
 from tools.errors import WarpsmithError
+
+Recast: TypeAlias = Callable[[Role, Sequence[str], str | None], None]
+"""Has models play a role, the first one at that address."""
 
 
 class Control:
@@ -23,7 +27,7 @@ class Control:
         self.at_work = False
         """Whether the run has steps to finish: not before its task was opened."""
         self._cut: Callable[[], object] | None = None
-        self._recast: Callable[[Role, Sequence[str]], None] | None = None
+        self._recast: Recast | None = None
 
     def stop(self, reason: StopReason = "user", grace: float = 2.0) -> None:
         """Ends the run at the next step, or `grace` seconds later in the middle of one; a second call cuts at once."""
@@ -51,17 +55,17 @@ class Control:
         """For another run in the same process, after one that ended."""
         self.reason, self.steps, self.stopping = None, RunControl(), Stopping()
 
-    def use(self, role: Role, spec: str, *fallback: str) -> None:
+    def use(self, role: Role, spec: str, *fallback: str, address: str | None = None) -> None:
         """From its next call on another model plays `role`; it gets the whole history. The settings stay as they are:
-        a resumed run begins with what it is given.
+        a resumed run begins with what it is given. address: of the model's server, where nothing else says it.
 
         Raises UnknownModel, ModelError (its key is missing), and WarpsmithError while no run goes on.
         """
         if self._recast is None:
             raise WarpsmithError("no run is going on", "Name the model when you start or resume one.")
-        self._recast(role, (spec, *fallback))
+        self._recast(role, (spec, *fallback), address)
 
-    def holds(self, work: asyncio.Task[object], recast: Callable[[Role, Sequence[str]], None]) -> None:
+    def holds(self, work: asyncio.Task[object], recast: Recast) -> None:
         """From now on `stop` and `use` are about `work`."""
         self._cut, self._recast = work.cancel, recast
         if self.reason is not None:

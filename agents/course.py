@@ -225,8 +225,12 @@ class Course:
             steering=self.steering,
         )
 
-    def _recast(self, role: Role, specs: Sequence[str]) -> None:
-        before, self.models[role] = self.models[role], self.casting.lineup(specs)
+    def _recast(self, role: Role, specs: Sequence[str], address: str | None) -> None:
+        before, self.models[role] = self.models[role], self.casting.chosen(specs, address)
+        config = self.run.config()
+        known = cast("dict[str, JsonValue]", config.get("endpoints") or {})
+        if (endpoints := known | self.casting.told_of(specs)) != known:  # a resumed run finds the servers there
+            self.run.write_config({**config, "endpoints": endpoints})
         before.parting.set()
 
     def _end_by_wall_time(self) -> None:

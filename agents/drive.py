@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from pydantic import JsonValue
 
-from agents.casting import Casting, refuse_without_start
+from agents.casting import Casting, ReadAgain, refuse_without_start
 from agents.context import OnRoleText
 from agents.control import Control
 from agents.course import Course
@@ -45,6 +45,7 @@ async def optimize(
     common: CommonPurse | None = None,
     state: str | None = None,
     changes: dict[str, JsonValue] | None = None,
+    read_again: ReadAgain | None = None,
 ) -> Outcome:
     """Runs `task` until one of the stop reasons holds and returns how it ended.
 
@@ -52,6 +53,7 @@ async def optimize(
     written or told holds one. catalogue: windows and prices. on_text: hears replies as they come, by role.
     common: what this run pays from together with others, beside its own budgets. state: where checkpoints are kept
     (`agents.checkpoints`). changes: what was asked for otherwise than before, to be told: setting to before and after.
+    read_again: where providers are reached once a person chooses other models; None: as at the beginning.
 
     Writes everything into `run`: events.jsonl, attempts, best, state.sqlite, facts.json, outcome.json. A run folder
     that was begun before is gone on with, whatever process ended how; no other process may work on it meanwhile.
@@ -72,7 +74,7 @@ async def optimize(
             upgrade(run)
             events = run.events()
             purse = Purse(settings.budgets.dollars, settings.budgets.tokens, spent_so_far(events), common)
-            casting = Casting(settings, connections, catalogue or Catalogue.with_prices(), purse, scrubber)
+            casting = Casting(settings, connections, catalogue or Catalogue.with_prices(), purse, scrubber, read_again)
             async with aclosing(casting):
                 models, told = casting.roles(), Told(events)
                 run.reopen()

@@ -44,7 +44,12 @@ class Scrubber:
     """Knows a run's keys. Calls are cheap; scrubbing twice changes nothing."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        known = {value for value in values if len(value) >= SHORTEST}
+        self._values: set[str] = set()
+        self._add(values)
+
+    def _add(self, values: Iterable[str]) -> None:
+        self._values |= set(values)
+        known = {value for value in self._values if len(value) >= SHORTEST}
         known |= {base64.b64encode(value.encode()).decode() for value in known}
         longest_first = sorted(known, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
@@ -52,16 +57,11 @@ class Scrubber:
     @classmethod
     def of(cls, connections: Connections | None, others: Iterable[str] = ()) -> Scrubber:
         """Knows every key of `connections`, the passwords in their addresses, and `others`."""
-        if connections is None:
-            return cls(others)
-        values = list(others)
-        values += [c.secret for c in connections.providers.values()]
-        values += [c.key.get_secret_value() for c in connections.providers.values() if c.key is not None]
-        for connection in connections.providers.values():
-            user, at, _ = (connection.base_url or "").partition("://")[2].partition("@")
-            if at:
-                values.append(user.partition(":")[2])
-        return cls(values)
+        return cls([*others, *_secrets_in(connections)])
+
+    def learn(self, connections: Connections) -> None:
+        """From now on it knows those of `connections` too."""
+        self._add(_secrets_in(connections))
 
     def known(self, text: str) -> str:
         """`text` without the values of this run's keys."""
@@ -91,6 +91,17 @@ class Scrubber:
                 if isinstance(value, str):
                     setattr(this, name, self.text(value))
             todo += [this.__cause__, this.__context__]
+
+
+def _secrets_in(connections: Connections | None) -> list[str]:
+    """Keys, and passwords in addresses."""
+    found: list[str] = []
+    for connection in connections.providers.values() if connections is not None else ():
+        found.append(connection.secret)
+        user, at, _ = (connection.base_url or "").partition("://")[2].partition("@")
+        if at:
+            found.append(user.partition(":")[2])
+    return found
 
 
 def in_all_texts(value: JsonValue, change: Callable[[str], str]) -> JsonValue:

@@ -126,6 +126,8 @@ class UseModel(_Action):
     action: Literal["model"] = "model"
     role: Role
     models: tuple[str, ...] = Field(min_length=1, max_length=8)
+    address: str | None = Field(default=None, max_length=2_000)
+    """Of the server of the first one that has any; None: as the settings say, which are read again."""
 
 
 class SetBudget(_Action):

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import JsonValue
 
 from agents import steering_actions as acts
+from agents.models.base import ModelError
+from agents.models.connections import NoAddress, NoProvider, is_address
 from agents.settings import ROLES, RunSettings
 from agents.steering_actions import Action, Command, EditKernel
 from agents.steering_fork import fork_run
@@ -127,11 +129,35 @@ def _model(steering: Steering, _command: Command, action: acts.UseModel) -> Abou
     context, role = steering.context, action.role
     models = context.settings.models
     before, parting = list(models.of(role)), context.models[role].parting
-    steering.control.use(role, *action.models)
+    _use(steering, action)
     fallback = {**models.fallback, role: tuple(action.models[1:])}
     update = {role: action.models[0], "fallback": {name: specs for name, specs in fallback.items() if specs}}
     change_settings(context, context.settings.model_copy(update={"models": models.model_copy(update=update)}))
-    return {"role": role, "models": [*action.models], "before": [*before], "answering": parting.answering}
+    about: About = {"role": role, "models": [*action.models], "before": [*before], "answering": parting.answering}
+    return about if action.address is None else about | {"address": action.address}
+
+
+def _use(steering: Steering, action: acts.UseModel) -> None:
+    """Raises WarpsmithError, with what works while the run goes on."""
+    address, first = action.address, action.models[0]
+    if address is not None and (not is_address(address) or "@" in address):
+        raise WarpsmithError(
+            f"{address[:80]} is no address of a server",
+            "It begins with http:// or https:// and holds no password, `?` or `#`, as http://127.0.0.1:8000/v1.",
+        )
+    try:
+        steering.control.use(action.role, *action.models, address=address)
+    except NoAddress as error:
+        advice = f"Write it behind the model: model {action.role} {first} http://127.0.0.1:8000/v1"
+        raise WarpsmithError(error.message, advice) from error
+    except NoProvider as error:
+        raise WarpsmithError(error.message, f"{error.advice} It is read again whenever a model is chosen.") from error
+    except ModelError as error:
+        advice = (
+            "The run's process knows the variables that it was started with. Put the key into a file and name that by "
+            "key_file in warpsmith.toml, which is read again; or stop the run, set the variable and resume."
+        )
+        raise WarpsmithError(error.message, advice) from error
 
 
 def _budget(steering: Steering, _command: Command, action: acts.SetBudget) -> About:

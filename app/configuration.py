@@ -6,8 +6,9 @@ is for every role, whatever a file says about a single one. Each answer remember
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -89,6 +90,14 @@ class Configuration:
     budgets: dict[str, Sourced[float | int | str]]
     files: tuple[Path, ...]
     """The settings files that were read, the strongest first."""
+    asked: Asked = Asked()
+    folder: Path = Path()
+    """All this was put together for the command line `asked`, given in that folder."""
+
+    def again(self, addresses: Sequence[str] = ()) -> Configuration:
+        """The same with files as they are now. addresses: as `Asked.base_url`, over that. Raises as `configure`."""
+        asked = replace(self.asked, base_url=(*self.asked.base_url, *addresses))
+        return configure(asked, os.environ, self.folder)
 
     @property
     def connections(self) -> Connections:
@@ -152,6 +161,8 @@ def configure(asked: Asked, environ: Mapping[str, str], folder: Path) -> Configu
         prices=_prices(files),
         budgets=_budgets(asked, environ, files),
         files=tuple(path for path, _ in files),
+        asked=asked,
+        folder=folder,
     )
 
 

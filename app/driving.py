@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pydantic import JsonValue
 
+from agents.casting import Reach
 from agents.context import OnRoleText
 from agents.control import Control
 from agents.drive import optimize
 from agents.events import OnEvent
 from agents.limits import StopReason
+from agents.models.spec import parse_spec
 from agents.settings import RunSettings
 from app.changes import as_told
 from app.configuration import Configuration
@@ -95,6 +98,7 @@ async def to_its_end(
             on_text=on_text,
             state=state,
             changes=changes,
+            read_again=functools.partial(read_again, configuration),
         )
         return outcome.reason
 
@@ -117,6 +121,15 @@ async def to_its_end(
             reason = await once(settings, as_told(lifted.changes))
     finally:
         await executor.close()
+
+
+def read_again(configuration: Configuration, specs: Sequence[str], addresses: Sequence[str]) -> Reach:
+    """As of `agents.casting.ReadAgain`."""
+    found = configuration.again(addresses)
+    for spec in specs:
+        if (objection := found.endpoints.objections.get(parse_spec(spec).provider)) is not None:
+            raise objection
+    return Reach(found.connections, found.catalogue)
 
 
 def report_of(run: RunFolder) -> Path | None:

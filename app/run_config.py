@@ -17,7 +17,6 @@ def asked_for(
     settings: RunSettings, configuration: Configuration, executor: str, state: str | None, command: Sequence[str]
 ) -> dict[str, JsonValue]:
     """The part of `config.json` that may be another one when the run is resumed. No key is in it."""
-    kept = {"wire", "base_url", "key_env", "dialect", "window", "output"}
     scrubber = Scrubber.of(configuration.connections, passwords_in(state))
     return {
         "version": version("warpsmith"),
@@ -25,7 +24,5 @@ def asked_for(
         "executor": executor,
         "state": None if state is None else public_address(state),
         "settings": settings.model_dump(mode="json"),
-        "endpoints": {
-            name: scrubber.json(c.model_dump(mode="json", include=kept)) for name, c in configuration.providers.items()
-        },
+        "endpoints": {name: scrubber.json(connection.told) for name, connection in configuration.providers.items()},
     }

@@ -88,10 +88,13 @@ def _switch(word: str) -> Action:
 
 
 def _model(words: Sequence[str]) -> Action:
-    if len(words) != 2 or words[0] not in (*ROLES, "all"):
-        raise _Misused(f"it takes one of {', '.join(ROLES)}, and a model")
+    if len(words) not in (2, 3) or words[0] not in (*ROLES, "all"):
+        raise _Misused(
+            f"it takes one of {', '.join(ROLES)}, a model, and the address of its server where one is needed"
+        )
     specs = tuple(spec for spec in words[1].split(",") if spec)
-    return acts.UseModel.model_validate({"role": words[0], "models": specs})
+    address = words[2] if len(words) > 2 else None
+    return acts.UseModel.model_validate({"role": words[0], "models": specs, "address": address})
 
 
 def _budget(words: Sequence[str]) -> Action:
@@ -171,7 +174,7 @@ USAGES: Final[Mapping[str, Usage]] = {
     "fork": Usage("fork aN", "the next plan starts from that attempt", _one(lambda w: acts.Fork(attempt=w))),
     "forbid": Usage("forbid IDEA", "carry out no hypothesis with these words", _text(lambda t: acts.Forbid(idea=t))),
     "allow": Usage("allow IDEA", "an idea is no longer forbidden", _text(lambda t: acts.Allow(idea=t))),
-    "model": Usage("model ROLE SPEC[,SPEC]", "have another model play a role, others take over", _model),
+    "model": Usage("model ROLE SPEC[,SPEC] [URL]", "have another model play a role, others take over", _model),
     "budget": Usage("budget NAME=VALUE…", "other limits, as dollars=5 wall_time=2h near_limit=3 tokens=none", _budget),
     "policy": Usage(
         "policy strict|tf32|mixed",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr
 
 from agents.models.base import Dialect
 from agents.models.spec import UnknownModel
@@ -18,6 +18,17 @@ from agents.models.spec import UnknownModel
 Wire: TypeAlias = Literal["responses", "chat", "messages"]
 """A protocol. responses: OpenAI's Responses; chat: Chat Completions, which most servers speak; messages: Anthropic's
 Messages."""
+
+
+_TOLD = {"wire", "base_url", "key_env", "dialect", "window", "output"}
+
+
+class NoProvider(UnknownModel):
+    """There is nothing of that name in front of a model's."""
+
+
+class NoAddress(UnknownModel):
+    """Nobody said where the provider's server is."""
 
 
 class Connection(BaseModel):
@@ -60,6 +71,11 @@ class Connection(BaseModel):
         """The key itself; empty when there is none."""
         return "" if self.key is None else self.key.get_secret_value()
 
+    @property
+    def told(self) -> dict[str, JsonValue]:
+        """What a run's `config.json` says of it; no key is in it, but in an address there may be a password."""
+        return self.model_dump(mode="json", include=_TOLD)
+
 
 BUILT_IN: Mapping[str, Connection] = {
     "openai": Connection(wire="responses", key_env="OPENAI_API_KEY", url_env="OPENAI_BASE_URL", needs_key=True),
@@ -85,16 +101,16 @@ class Connections(BaseModel):
         return cls(providers={name: _filled(connection, environ) for name, connection in merged.items()})
 
     def of(self, provider: str) -> Connection:
-        """The connection of that name. Raises UnknownModel, also for one that lacks its base URL."""
+        """The connection of that name. Raises NoProvider, NoAddress, and UnknownModel for one that is none."""
         connection = self.providers.get(provider)
         if connection is None:
             known = ", ".join(f"{name}:" for name in ["builtin", "replay", *self.providers])
-            raise UnknownModel(
+            raise NoProvider(
                 f"there is no provider `{provider}`",
                 f"There are {known}; a server of your own becomes one by [endpoints.{provider}] in warpsmith.toml.",
             )
         if connection.needs_base_url and connection.base_url is None:
-            raise UnknownModel(
+            raise NoAddress(
                 f"`{provider}:` needs the address of a server",
                 "Pass --base-url, e.g. --base-url http://127.0.0.1:8000/v1.",
             )
