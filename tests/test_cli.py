@@ -152,7 +152,14 @@ def test_runs_show_and_report_read_a_run_back(tmp_path: Path) -> None:
 def test_show_attempt_tells_hypothesis_change_verdict_and_profile(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     text = warpsmith("show", run.path, "a21").stdout
-    for expected in ("Wider blocks", "flags: default → -O3", "accepted", "+void solve() { /* 21", "memory bound"):
+    for expected in (
+        "Wider blocks",
+        "flags: default → -O3",
+        "accepted",
+        "+void solve() { /* 21",
+        "memory bound",
+        "moved     time ~-12 %",
+    ):
         assert expected in text, expected
     rejected = warpsmith("show", run.path, "a3").stdout
     assert "out[3, 7] is 0.5, expected 0.25" in rejected

@@ -164,7 +164,7 @@ async def test_a_kernel_by_hand_is_judged_and_the_models_learn_of_it(stage: Stag
         [judge(16), says("ok"), judge(32), says("ok")],
         [says("x"), reading("a1"), reading("a2"), reading("a3")],
     )
-    stage.models["analyst"]._lines = [lambda m: reading(_named(m)), lambda m: reading(_named(m))]
+    stage.models["analyst"]._lines = [reading("a1"), lambda m: reading(_named(m))]
     await stage.play(iterations=2)
     mine = next(a for a in stage.run.attempts() if a.person)
     assert (mine.person, mine.outcome, mine.hypothesis) == ("wider", "kept", None)
@@ -172,6 +172,8 @@ async def test_a_kernel_by_hand_is_judged_and_the_models_learn_of_it(stage: Stag
     assert "by the user: wider" in asked(stage, "planner", 1)
     judged = next(f for f in stage.told("attempt_judged") if f["attempt"] == mine.id)
     assert judged["person"] == "wider"
+    held = {fields["attempt"]: fields["hypothesis_held"] for fields in stage.told("diagnosed")}
+    assert held.pop(mine.id) is None and True in held.values(), "a kernel by hand has no hypothesis"
 
 
 async def test_a_value_that_a_person_writes_into_the_text_wins_over_the_settings(stage: Stage) -> None:
