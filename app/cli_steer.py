@@ -140,9 +140,9 @@ def steer(
     """Do something to a run that goes on: the same actions as in a session.
 
     pause, resume, hint TEXT, withdraw TEXT, approval on|off, approve, plan FILE, reject [WHY], edit PATH [aN] [NOTE],
-    pin aN, unpin, fork aN, forbid IDEA, allow IDEA, model ROLE SPEC [URL], budget NAME=VALUE…, policy strict|tf32|mixed,
-    ask QUESTION, accept, stop. docs/session.md describes each. What was given to a run that no process works on is
-    done when it is resumed.
+    pin aN, unpin, fork aN, forbid IDEA, allow IDEA, model ROLE SPEC [URL], budget NAME=VALUE…,
+    policy strict|tf32|mixed, ask QUESTION, accept, stop. docs/session.md describes each. What was given to a run that
+    no process works on is done when it is resumed.
     """
     with guarded(debug, as_json):
         from app.inputs import find_run
