@@ -120,9 +120,11 @@ def built_of(attempt: Attempt) -> str:
 
 
 def meant_by(attempt: Attempt) -> str:
-    """What was meant, in its author's words; empty where that says what was built."""
+    """What was meant, in its author's words, to stand beside what was built; empty where that says the same."""
     said = idea_of(attempt)
-    return "" if said in (built_of(attempt), settings_of(attempt.change)) else said
+    if said in (built_of(attempt), settings_of(attempt.change)):
+        return ""
+    return said if attempt.person is not None else f"meant: {said}"
 
 
 def idea_of(attempt: Attempt) -> str:

@@ -14,7 +14,8 @@ from test_report import Page
 from agents.reflection import score_iteration
 from app.report import page_fields, render
 from app.serve.views import run_now
-from app.session.story import Idea, Story, Tried
+from app.session.story import Story
+from app.session.tried import Idea, Tried
 from app.session.words import moved, what
 from memory.ledger import Outcome
 from memory.movement import movement, race_in
@@ -176,7 +177,7 @@ def test_a_score_that_an_older_version_wrote_of_medians_is_not_repeated(tmp_path
 def test_headings_name_what_was_built_and_what_was_meant_beside_it(tmp_path: Path) -> None:
     run = noisy_run(tmp_path)
     words = " ".join(Page(render(run)).words.split())
-    assert "a4: edited kernel.cpp (+1 -1) LANES=32 LANES=8" in words
+    assert "a4: edited kernel.cpp (+1 -1) LANES=32 meant: LANES=8" in words
     story = Story(attempts={each.id: tried(each) for each in NOISY})
     assert what(story.attempts["a1"], story) == "edited LANES=32: LANES=8"
     assert what(story.attempts["a2"], story) == "edited: LANES=8"
