@@ -16,7 +16,7 @@ from app.report import page_fields, render
 from app.serve.views import run_now
 from app.session.story import Story
 from app.session.tried import Idea, Tried
-from app.session.words import moved, what
+from app.session.words import headline, moved, what
 from memory.ledger import Outcome
 from memory.movement import movement, race_in
 from memory.runs import Attempt, RunFolder
@@ -166,6 +166,9 @@ def test_no_surface_says_the_opposite_of_the_race(tmp_path: Path) -> None:
     assert [m.words if (m := moved(each, story)) else "" for each in story.attempts.values()] == [
         "", "-47 %", "+100 %", "±9.9 %", "-60 %", "-51 %",
     ]  # fmt: skip
+
+    story.best = "a4"
+    assert "best a4 1.860 ms  4.81x the start" in headline(story, 200).plain
 
 
 def test_a_score_that_an_older_version_wrote_of_medians_is_not_repeated(tmp_path: Path) -> None:
