@@ -96,15 +96,23 @@ class Wheel(Asking):
 
     @asks
     async def action_write(self, begun: str, offer: str = "") -> None:
-        written = await self.write.ask("What shall be done?", begun, offer, usage_of)
-        if written is None or not written.strip():
-            return
-        try:
-            name, _, rest = written.strip().partition(" ")
-            words = shlex.split(rest) if name in ("edit", "plan") else rest.split(" ")
-            self.give(action_of([name, *words]))
-        except (WarpsmithError, RunFolderError, OSError, ValueError) as error:
-            self.notify(clean(str(error)), severity="error", markup=False, timeout=8)
+        title = "What shall be done?"
+        while (written := await self.write.ask(title, begun, offer, self._usage)) is not None and written.strip():
+            try:
+                name, _, rest = written.strip().partition(" ")
+                words = shlex.split(rest) if name in ("edit", "plan") else rest.split(" ")
+                self.give(action_of([name, *words]))
+            except (WarpsmithError, RunFolderError, OSError, ValueError) as error:
+                title, begun, offer = clean(str(error)), written, ""  # to be written otherwise, and not anew
+            else:
+                return
+
+    def _usage(self, begun: str) -> str:
+        """How that action is written; of a model also who plays what now."""
+        if begun.split(" ", 1)[0] != "model":
+            return usage_of(begun)
+        playing = ", ".join(f"{role} {model}" for role, model in self.story.models.items())
+        return f"{usage_of(begun)}. Now: {clean(playing)}. `warpsmith models` lists what can be named"
 
     def action_forbid(self) -> None:
         tried = self.story.attempts.get(self.plan.chosen or "")
