@@ -313,3 +313,19 @@ async def test_what_is_typed_at_once_goes_where_it_is_meant_to(own: RunFolder) -
         await until(pilot, lambda: given(own)[2:] == [{"action": "fork", "attempt": second}], "what the cursor is on")
         at_once(app, "question_mark", *"q", "h", "z")
         await until(pilot, lambda: line.value == "hint z")
+
+
+async def test_a_line_that_can_not_be_used_is_asked_again_as_it_was_written(own: RunFolder) -> None:
+    app = SessionApp(own)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None)
+        await pilot.press("m")
+        await until(pilot, lambda: app.session.write.is_open)
+        await until(pilot, lambda: "planner builtin:autotune" in " ".join(shown(app).split()))
+        await write(pilot, "model nobody")
+        await until(pilot, lambda: "not written like that" in " ".join(shown(app).split()))
+        line = app.session.query_one("#line", Input)
+        assert app.session.write.is_open and line.value == "model nobody" and not given(own)
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.session.write.is_open)
+        assert not given(own)
