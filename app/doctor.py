@@ -19,7 +19,7 @@ from rich.markup import escape
 
 from app import doctor_cuda as cuda
 from app.exits import DONE, REJECTED
-from app.findings import Finding, State, output, run
+from app.findings import INSTALL_NINJA, INSTALL_TORCH, Finding, State, output, run
 from app.quantities import amount
 from app.terminal import console_for, plain_table
 from tools.errors import WarpsmithError
@@ -171,11 +171,11 @@ def device_lock() -> Finding:
 
 def torch() -> Finding:
     if find_spec("torch") is None:
-        advice = "Only KernelBench files need it: pip install 'torch>=2.11' in the same environment."
+        advice = f"KernelBench files need it, and exports as kernelbench or torch-op to be judged: {INSTALL_TORCH}."
         return Finding("torch", "info", "not installed", advice)
     found = "installed, KernelBench files work"
     if shutil.which("ninja") is None:
-        advice = "Kernels that use load_inline and exports for PyTorch are built with it: put ninja on the PATH."
+        advice = f"Kernels that use load_inline, and exports for PyTorch, are built with it: {INSTALL_NINJA}."
         return Finding("torch", "limited", f"{found}; no ninja", advice)
     return Finding("torch", "ok", f"{found}, with ninja")
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 State: TypeAlias = Literal["ok", "limited", "missing", "info"]
 """`missing` stops a run; `limited` makes it weaker; `info` is neither."""
+
+
+INSTALL_TORCH: Final = "pip install 'torch>=2.11' in this environment"
+INSTALL_NINJA: Final = "pip install ninja, and have its folder on the PATH"
+"""How what is optional is had."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from agents.steer_events import ExportForm
+from app.findings import INSTALL_NINJA, INSTALL_TORCH
 from tools.cache import cache_dir
 from tools.errors import InfrastructureError
 from tools.process import Completed, run_command
@@ -43,9 +44,9 @@ def missing(form: Form, language: str) -> str | None:
     if form == "sources" and language != "torch":
         return None
     if find_spec("torch") is None:
-        return "PyTorch is not installed here"
+        return f"PyTorch is not installed here ({INSTALL_TORCH})"
     if language != "torch" and shutil.which("ninja") is None:
-        return "ninja, with which PyTorch builds extensions, is not on the PATH"
+        return f"ninja, with which PyTorch builds extensions, is not on the PATH ({INSTALL_NINJA})"
     return None
 
 
@@ -54,7 +55,7 @@ def objection(form: Form, language: str, kind: str) -> str | None:
     if form == "torch-op" and language == "torch":
         return "the kernel is a PyTorch module, which is no operator"
     if form != "sources" and language != "torch" and kind == "kernelbench" and find_spec("torch") is None:
-        return "PyTorch is not installed here, and the task's Model has to be looked at"
+        return f"PyTorch is not installed here, and the task's Model has to be looked at ({INSTALL_TORCH})"
     return None
 
 
