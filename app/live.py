@@ -5,7 +5,9 @@ Both are fed by the run's events (`agents.events`) and print to standard error w
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Protocol
 
@@ -18,11 +20,17 @@ from rich.text import Text
 
 from agents.events import Event
 from app.bill import PAID, Bill
+from app.doing import Doing, while_spoken
 from app.event_lines import Fields, activity, attempt_line, line, number, stop_reason, workloads
 from app.quantities import duration, percent, span, times
 from app.speech import Speech
 
 RECENT = 6
+FOOT = "Ctrl-C finishes the step, saves and reports"
+SILENT = 30.0
+"""Seconds that something takes until plain lines say what it is."""
+OVER = ("run_ended", "run_paused", "run_failed", "plan_waits")
+"""Events after which nothing goes on until somebody does something."""
 SPOKEN_LINES = 4
 """Of what a model is saying."""
 
@@ -63,6 +71,8 @@ class Lines:
     def __init__(self, console: Console, bill: Bill | None = None) -> None:
         self._console = console
         self._bill = bill or Bill()
+        self._doing = Doing()
+        self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Lines:
         return self
@@ -70,21 +80,51 @@ class Lines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        return None
+        self._rest()
+
+    def _rest(self) -> None:
+        """Nothing is waited for any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tell_later(self, seconds: float, after: float) -> None:
+        """Say in so many seconds what goes on, which is `after` it began; and again when it lasted twice as long."""
+        self._rest()
+        with suppress(RuntimeError):  # nothing goes on where no loop runs
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._tell, after)
+
+    def _tell(self, after: float) -> None:
+        self.note(str(self._doing))
+        self._tell_later(after, 2 * after)
 
     def show(self, event: Event) -> None:
         count(self._bill, event)
+        if self._doing.take(event.event, event.bound | event.fields):
+            self._tell_later(SILENT, SILENT)
+        elif event.event in OVER:
+            self._rest()
         text = line(event)
         if event.event == "iteration_ended" and str(self._bill):
             text += f", {self._bill}"
         if text:
             self._console.print(" ".join(text.splitlines()), markup=False, highlight=False, soft_wrap=True)
+        if (note := note_after(event)) and note != FOOT:
+            self.note(note)
 
     def say(self, speaker: str, piece: str) -> None:
         del speaker, piece  # whole replies are in the run's transcripts
 
     def note(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def note_after(event: Event) -> str | None:
+    """How a run that a person let wait goes on, or that it does; None where the event says nothing of it."""
+    if event.event != "steered":
+        return None
+    how = f"paused: `warpsmith steer {event.bound.get('run')} resume` goes on"
+    return {"pause": how, "resume": FOOT}.get(str(event.fields.get("action")))
 
 
 def count(bill: Bill, event: Event) -> None:
@@ -107,8 +147,8 @@ class Panel:
         self._state: Fields = {}
         self._best: Fields = {}
         self._recent: list[Fields] = []
-        self._doing = "opening the task, measuring the machine and the baseline"
-        self._note = "Ctrl-C finishes the step, saves and reports"
+        self._doing = Doing()
+        self._note = FOOT
         self._bill = bill or Bill()
         self._speech = Speech(SPOKEN_LINES)
         self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=4, transient=True)
@@ -124,6 +164,7 @@ class Panel:
 
     def say(self, speaker: str, piece: str) -> None:
         self._speech.add(speaker, piece)
+        self._doing.text = while_spoken(self._doing.text, speaker)
 
     def note(self, text: str) -> None:
         self._note = text
@@ -132,6 +173,8 @@ class Panel:
         f = event.fields
         count(self._bill, event)
         self._keep_time(event)
+        if not self._doing.take(event.event, event.bound | f) and (text := activity(event)):
+            self._doing.begin(text)
         if event.event in PAID:
             self._speech.end(str(f.get("role")))
         match event.event:
@@ -140,23 +183,21 @@ class Panel:
             case "task_opened":
                 for workload in workloads(f):
                     self._console.print(f"  {escape(workload)}", highlight=False)
-                self._doing = "judging the starting kernel"
             case "iteration_started" | "iteration_ended":
                 self._state |= f
-            case "hypothesis":
-                self._doing = f"trying {f.get('change', '')}"
             case "attempt_judged":
                 self._recent = [*self._recent, f][-RECENT:]
             case "best_changed":
                 self._best = f
             case "steered" | "steer_refused" | "answered" | "plan_waits" | "exported":
                 self._console.print(Text(line(event), style="cyan"), highlight=False)
+                self._note = note_after(event) or self._note
             case "model_changed" | "budget_low":
                 self._console.print(Text(line(event), style="yellow"), highlight=False)
             case "stopping":
-                self._doing = f"stopping: {stop_reason(f)}; measuring the best kernel afresh"
+                self._doing.begin(f"stopping: {stop_reason(f)}; measuring the best kernel afresh")
             case _:
-                self._doing = activity(event) or self._doing
+                pass  # told as what goes on, or not at all
 
     def _keep_time(self, event: Event) -> None:
         """By the run's own clock, which begins when its start was judged."""
@@ -181,7 +222,7 @@ class Panel:
         if str(self._bill):
             grid.add_row("models", str(self._bill))
         width = max(20, self._console.width - 4)
-        doing = Text(" ".join(self._doing.split()), style="italic", overflow="ellipsis", no_wrap=True)
+        doing = Text(" ".join(str(self._doing).split()), style="italic", overflow="ellipsis", no_wrap=True)
         doing.truncate(width)
         recent = [Text(attempt_line(f), style=_style(f), overflow="ellipsis", no_wrap=True) for f in self._recent]
         spoken = [self._speech] if self._speech else []

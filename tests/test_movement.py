@@ -14,7 +14,8 @@ from test_report import Page
 from agents.reflection import score_iteration
 from app.report import page_fields, render
 from app.serve.views import run_now
-from app.session.story import Idea, Story, Tried
+from app.session.story import Story
+from app.session.tried import Idea, Tried
 from app.session.words import headline, moved, what
 from memory.ledger import Outcome
 from memory.movement import movement, race_in

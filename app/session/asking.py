@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from textual.geometry import Region
 from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets._toast import ToastRack
 
 from app.session.choose import Choose
 from app.session.dialogs import Sure, Write
-from app.session.over import Dialog
+from app.session.over import Dialog, in_dialog
 
 _Given = ParamSpec("_Given")
 _Self = TypeVar("_Self", bound="Asking")
@@ -33,6 +36,17 @@ class Asking(Screen[None]):
     def is_about_to_ask(self) -> bool:
         """Whether a dialog may come that is not there yet: a further key may be meant for it."""
         return self.asking > 0 and self.dialog is None
+
+    def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
+        """As in Textual, but that a mouse finds nothing beside a dialog, except a note that it takes away."""
+        widget, region = super().get_widget_at(x, y)
+        if (
+            self.dialog is None
+            or in_dialog(widget)
+            or any(isinstance(n, ToastRack) for n in widget.ancestors_with_self)
+        ):
+            return widget, region
+        return self, self.region
 
     async def carry_out(self, action: Coroutine[Any, Any, None]) -> None:
         """One that was counted in `asking`."""

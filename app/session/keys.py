@@ -67,7 +67,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("f", "fork", "fork: the next plan starts from the chosen attempt", "Steer", "fork"),
     Key("k", "pin", "pin the chosen attempt as parent, or unpin it", "Steer"),
     Key("m", "write('model coder ')", "change the model of a role", "Steer", opens_line=True),
-    Key("l", "write('budget ')", "change the limits", "Steer", opens_line=True),
+    Key("l", "write('budget ')", "change the budgets", "Steer", opens_line=True),
     Key("y", "write('policy ')", "go on under another numerics policy", "Steer", opens_line=True),
     Key("colon", "write('')", "write any action", "Steer", "do", opens_line=True),
     Key("A", "approval", "whether plans wait for you", "Plan"),

@@ -20,7 +20,8 @@ from app.quantities import duration, percent
 from app.session.lines import brief, clean, harmless
 from app.session.over import in_dialog
 from app.session.steady import Steady
-from app.session.story import Idea, Story, Tried
+from app.session.story import Story
+from app.session.tried import Idea, Tried
 from app.session.words import SIGNS, moved, what
 
 SHORT = 10

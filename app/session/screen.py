@@ -7,17 +7,19 @@ import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
+from time import time as wall_clock
 from typing import Any, ClassVar, Final
 
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.widget import Widget
 from textual.widgets import Static
-from textual.widgets._toast import ToastRack
 
 from agents.spoken import SPOKEN, piece_in
+from agents.steering_box import Box
 from app.session.board import Board, places
 from app.session.dialogs import Help
 from app.session.driver import Driver
@@ -67,9 +69,11 @@ class SessionScreen(Wheel, Prompt):
         self._zoomed = False
         self._current = PANES[0]
         self._speech = Tail(run.path / SPOKEN)
+        self._box = Box(run.path)
         self._stamps: dict[Path, tuple[int, int, int]] = {}
         """Of what is followed when it was read last."""
         self._drawn = (-1, "")
+        self._headline = Text()
         self._shown: tuple[object, ...] = ()
         """What the panes were drawn for."""
 
@@ -88,6 +92,7 @@ class SessionScreen(Wheel, Prompt):
     def on_unmount(self) -> None:
         self._tail.__exit__(None, None, None)
         self._speech.__exit__(None, None, None)
+        self._box.__exit__(None, None, None)
 
     def on_resize(self) -> None:
         self._arrange()
@@ -102,17 +107,6 @@ class SessionScreen(Wheel, Prompt):
         if after is not None and isinstance(after.parent, Pane):
             self._current = next(name for name in PANES if self._id_of(name) == after.parent.id)
             self.query_one(Help).go()
-
-    def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
-        """As in Textual, but that a mouse finds nothing beside a dialog, except a note that it takes away."""
-        widget, region = super().get_widget_at(x, y)
-        if (
-            self.dialog is None
-            or in_dialog(widget)
-            or any(isinstance(n, ToastRack) for n in widget.ancestors_with_self)
-        ):
-            return widget, region
-        return self, self.region
 
     @staticmethod
     def _id_of(name: str) -> str:
@@ -132,6 +126,8 @@ class SessionScreen(Wheel, Prompt):
                 if line is not None:
                     fresh.append(line)
                     self._take(line)
+            if not self._is_behind and self._has_grown(self._box) and self.story.given.hand(self._box.new()):
+                self.story.touch()
             if self._is_behind and not self._backlog:
                 self._is_behind = False
                 self.call_after_refresh(self._settle)
@@ -159,7 +155,7 @@ class SessionScreen(Wheel, Prompt):
             gc.collect()
             gc.freeze()
 
-    def _has_grown(self, tail: Tail) -> bool:
+    def _has_grown(self, tail: Tail | Box) -> bool:
         """Whether that file is another than the one that was read: an idle look costs two `stat`s."""
         try:
             there = tail.path.stat()
@@ -178,6 +174,7 @@ class SessionScreen(Wheel, Prompt):
         with suppress(RunFolderError):
             said = [piece for line in self._speech.lines() if (piece := piece_in(line)) is not None]
             self.query_one(WordsPane).voices.hear(said)
+            self.story.hear({piece.speaker.split(" ", 1)[0] for piece in said})
         return True
 
     def follow(self) -> None:
@@ -212,14 +209,23 @@ class SessionScreen(Wheel, Prompt):
             return
         self._shown = news
         self._fill()
+        self._tell_doing()
         drawn = (story.version, f"{self.size.width} {self.leaving is None}")
         if drawn == self._drawn:
             return
         self._drawn = drawn
         self.plan.update(story)
-        self.query_one("#headline", Headline).update(headline(story, self.size.width), layout=False)
-        self.query_one("#plan-pane", Pane).entitle("1 plan", brief(story.ended or story.doing, 60).replace("[", "("))
         self._draw_tabs()
+
+    def _tell_doing(self) -> None:
+        """What goes on now, and for how long."""
+        story, width = self.story, self.size.width
+        doing = story.ended or story.now(wall_clock())
+        told = headline(story, width, doing)
+        if told != self._headline:
+            self._headline = told
+            self.query_one("#headline", Headline).update(told, layout=False)
+            self.query_one("#plan-pane", Pane).entitle("1 plan", brief(doing, 60).replace("[", "("))
 
     def _fill(self) -> None:
         """Let the panes show what is so now; each knows whether that is news."""

@@ -6,53 +6,24 @@ The texts of others in here are as they were written; whoever shows them makes t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
-from agents.limits import STOP_WORDS
+from agents.limits import STOP_WORDS, time_left
+from agents.settings import Budgets
 from agents.wishes import Wishes
 from app.bill import PAID, Bill
+from app.doing import doing_after, moment_of, timed, while_spoken
 from app.event_lines import bound_words
 from app.session.exports import Export
+from app.session.given import Given
+from app.session.tried import Idea, Tried
 
-Mark: TypeAlias = Literal["kept", "same", "slower", "rejected", "unjudged", "tried", "waits", "dropped"]
-"""How a node of the plan stands: an attempt's outcome, or that of a hypothesis that is no attempt yet."""
 _ANOTHER_VERSION: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 """What comes of a field that is not there, or holds something else."""
-
-
-@dataclass
-class Idea:
-    """A hypothesis, and the attempts that came of it."""
-
-    iteration: int
-    change: str
-    idea: str
-    metric: str
-    expected: str
-    parent: str | None
-    mark: Mark = "tried"
-    attempts: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Tried:
-    """An attempt as its event tells it."""
-
-    id: str
-    parent: str | None
-    iteration: int
-    outcome: Mark
-    change: str
-    note: str
-    seconds: float | None
-    share: float | None
-    speedup: float | None
-    person: str | None
-    idea: Idea | None
 
 
 @dataclass
@@ -92,12 +63,18 @@ class Story:
     answers: list[tuple[str, str, str]] = field(default_factory=list)
     """Question, answer, and who gave it."""
     device_seconds: float = 0.0
-    calls: dict[str, int] = field(default_factory=dict)
-    """Of models, by role."""
+    calls: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By the model that was asked, and the role that it played."""
+    since: float | None = None
+    """When what it does began, in seconds of the clock."""
+    given: Given = field(default_factory=Given)
+    """What was handed to the run, and is not heeded yet."""
     bill: Bill = field(default_factory=Bill)
     wishes: Wishes = field(default_factory=Wishes)
     exports: list[Export] = field(default_factory=list)
     """Those that this session began, and those that the log tells of."""
+    _done: tuple[int, float] = (0, 0.0)
+    """The iteration that ended last, and the seconds of work until then."""
 
     def see(self, at_work: bool) -> None:
         """Whether a process works on the run now."""
@@ -131,12 +108,27 @@ class Story:
         with suppress(*_ANOTHER_VERSION):
             self.wishes.take(line)
         with suppress(*_ANOTHER_VERSION):
-            kind = str(line.get("event"))
+            kind, before = str(line.get("event")), self.doing
             if kind in PAID:
                 self._paid(kind, line)
             take = getattr(self, f"_on_{kind}", None)
             if take is not None:
                 take(line)
+            goes_on = doing_after(kind, line, self.models)
+            self.doing = self.doing if goes_on is None else goes_on
+            if goes_on is not None or self.doing != before:
+                self.since = moment_of(line)
+            self.given.take(line)
+
+    def hear(self, roles: Iterable[str]) -> None:
+        """Models that play these say something."""
+        for role in roles:
+            self.doing = while_spoken(self.doing, role)
+
+    def now(self, moment: float) -> str:
+        """What it does at that second of the clock, and for how long."""
+        at_work = self.since is not None and self.state in ("running", "ending")
+        return timed(self.doing, moment - (self.since or 0.0)) if at_work else self.doing
 
     def _on_run_started(self, line: Mapping[str, Any]) -> None:
         self.run, self.task, self.target = str(line["run"]), str(line["task"]), str(line["target"])
@@ -155,14 +147,12 @@ class Story:
 
     def _on_iteration_started(self, line: Mapping[str, Any]) -> None:
         self.iteration, self.iterations = int(line["iteration"]), int(line["iterations"])
-        self.doing = "planner: thinks what to try"
 
     def _on_hypothesis(self, line: Mapping[str, Any]) -> None:
         change, why, metric, expected = (str(line.get(name) or "") for name in ("change", "idea", "metric", "expected"))
         parent = None if line.get("parent") is None else str(line["parent"])
         idea = Idea(int(line["iteration"]), change, why, metric, expected, parent)
         self.ideas.append(idea)
-        self.doing = f"coder: {idea.change}"
 
     def _on_plan_waits(self, line: Mapping[str, Any]) -> None:
         self.waiting = [dict(item) for item in line["hypotheses"]]
@@ -219,11 +209,9 @@ class Story:
     def _on_profiled(self, line: Mapping[str, Any]) -> None:
         self.device_seconds += float(line.get("seconds") or 0.0)
 
-    def _on_tool_called(self, line: Mapping[str, Any]) -> None:
-        self.doing = f"{line.get('role')}: {line.get('tool')}"
-
     def _on_iteration_ended(self, line: Mapping[str, Any]) -> None:
         self.elapsed, self.time_left, self.stale = float(line["elapsed"]), line.get("time_left"), int(line["stale"])
+        self._done = int(line["iteration"]), self.elapsed
         self.iterations = int(line["iterations"])
         self.best = line.get("best") or self.best
         for idea in self._open(int(line["iteration"])):
@@ -248,6 +236,8 @@ class Story:
                 }
                 self.bill.limits(self.budgets)
                 self.iterations = self.budgets.get("iterations")
+                with suppress(ValueError):
+                    self.time_left = time_left(*self._done, Budgets.model_validate(self.budgets))
             case "policy":
                 self.successor = str(about["run"])
             case "approve" | "plan" | "reject":
@@ -293,8 +283,8 @@ class Story:
         self.bill.add(line)
         role = str(line.get("role"))
         if kind == "model_called":
-            self.calls[role] = self.calls.get(role, 0) + 1
-            self.doing = f"{role}: {line.get('model')} answered"
+            key = (str(line.get("model")), role)
+            self.calls[key] = self.calls.get(key, 0) + 1
 
 
 def _reason(line: Mapping[str, Any]) -> str:
