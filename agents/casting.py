@@ -70,7 +70,13 @@ class Casting:
         used; then all is as before.
         """
         remote = [spec for spec in specs if parse_spec(spec).provider not in LOCAL]
-        if not remote or self.read_again is None:
+        if not remote:
+            return self.lineup(specs)
+        if self.read_again is None and address is not None:
+            raise WarpsmithError(
+                "this run takes no address of a server", "Name it in warpsmith.toml before the run is resumed."
+            )
+        if self.read_again is None:
             return self.lineup(specs)
         before = self.connections, self.catalogue
         named = [] if address is None else [f"{parse_spec(remote[0]).provider}={address}"]

@@ -132,6 +132,13 @@ async def test_a_file_that_can_not_be_used_refuses_a_model_behind_a_server_and_n
     assert "is not TOML" in said and [e.fields["action"] for e in events if e.event == "steered"] == ["model"]
 
 
+async def test_a_run_of_which_nobody_reads_settings_again_takes_no_address(tmp_path: Path) -> None:
+    run, events = RunFolder.create(tmp_path, "stub", {}), list[Event]()
+    give(run.path, acts.UseModel(role="coder", models=("openai-chat:m",), address="http://127.0.0.1:9/v1"))
+    await optimize(TASK, SETTINGS, run, StubExecutor(seconds_of), events.append)
+    assert "takes no address" in refused(events)[0] and coders(events) == {"builtin:autotune"}
+
+
 def test_an_address_is_a_word_of_its_own() -> None:
     action = action_of(["model", "coder", "openai-chat:m,builtin:autotune", "http://127.0.0.1:8000/v1"])
     models = ("openai-chat:m", "builtin:autotune")
