@@ -18,7 +18,7 @@ from app import live
 from app.doing import Doing
 from app.quantities import span
 from app.session.app import SessionApp
-from app.session.lines import Lines
+from app.session.lines import Lines, folded
 from app.session.story import Story
 from app.session.words import headline, money_lines
 
@@ -123,3 +123,8 @@ async def test_what_was_given_stands_in_pane_5_until_it_is_heeded(tmp_path: Path
         await until(
             pilot, lambda: says("hint rows are long", "edit of a0: wider", *()) and "fork" not in str(pane.lines[3])
         )
+
+
+def test_what_is_set_in_stays_so_when_it_is_folded() -> None:
+    rows = [line.plain for line in folded("for (;;) {\n    x = 1;\n}\n" + " " * 90 + "far", 20)]
+    assert rows == ["for (;;) {", "    x = 1;", "}", " " * 10 + "far"]

@@ -62,15 +62,17 @@ def folded(text: str, width: int, style: str = "", indent: str = "") -> list[Tex
     """A text as lines of at most `width` cells, broken between words where that goes; later ones are set in."""
     found: list[Text] = []
     for row in text.split("\n"):
-        line = ""
-        for word in clean(row, 20 * LONGEST).split(" "):
+        whole = clean(row, 20 * LONGEST)
+        words = whole.lstrip(" ")
+        line = " " * min(len(whole) - len(words), width // 2)
+        for word in words.split(" "):
             room = width - cell_len(indent) if found or line else width
             for piece in _pieces(word, max(8, room)):
-                if line and cell_len(line) + 1 + cell_len(piece) > max(8, room):
+                if line.strip() and cell_len(line) + 1 + cell_len(piece) > max(8, room):
                     found.append(Text((indent if found else "") + line, style=style))
                     line = piece
                 else:
-                    line = f"{line} {piece}" if line else piece
+                    line = f"{line} {piece}" if line.strip() else line + piece
         found.append(Text((indent if found else "") + line, style=style))
     return found
 

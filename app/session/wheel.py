@@ -237,7 +237,7 @@ class Wheel(Asking):
     @work
     async def _carry_out(self, export: Export, executor: str) -> None:
         self.story.exports.append(export)
-        self.notify(f"{export.attempt} is exported as {export.form}: pane 5 says how it stands", markup=False)
+        self.notify(f"{export.attempt} is being exported as {export.form}: pane 5 says how it stands", markup=False)
         try:
             await export.carry_out(self.run, executor, self.story.touch)
         except (OSError, ValueError) as error:
