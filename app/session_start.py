@@ -53,8 +53,13 @@ def attach_to(name: str, runs: Path, *, plain: bool, as_json: bool) -> int:
 
         return DONE if show_run_log(run, Wanted(), follow=True, as_json=as_json) else REJECTED
     from app.session.app import SessionApp
+    from app.terminal import console_for
 
-    SessionApp(run).run()
+    app = SessionApp(run)
+    app.run()
+    if app.session.story.ended is None and not app.session.story.is_gone:
+        words = f"left      {run.id} goes on; back to it: warpsmith session --attach {run.id}"
+        console_for().print(words, markup=False, highlight=False, soft_wrap=True)
     return DONE
 
 

@@ -15,6 +15,7 @@ from app.session.app import SessionApp
 from app.session.keys import KEYS
 from app.session.screen import SessionScreen
 from app.session.terminal import Burst
+from app.session_start import attach_to
 from bench.session import Terminal
 from memory.runs import RunFolder
 
@@ -109,3 +110,18 @@ async def test_keys_before_the_run_is_shown_do_nothing_but_leave(
             await pilot.press(*keys)
             assert app.session.dialog is None and app.is_running is not leaves
     assert given(run) == []
+
+
+@pytest.mark.parametrize(("ended", "said"), [(None, "goes on"), ("iterations", "")])
+def test_who_leaves_a_run_that_goes_on_is_told_how_to_come_back(
+    run: RunFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ended: str | None,
+    said: str,
+) -> None:
+    monkeypatch.setattr("app.session_start.has_screen", lambda: True)
+    monkeypatch.setattr(SessionApp, "run", lambda app: setattr(app.session.story, "ended", ended))
+    assert attach_to(str(run.path), run.path.parent, plain=False, as_json=False) == 0
+    out = capsys.readouterr().out
+    assert (f"warpsmith session --attach {run.id}" in out) is bool(said) and said in out
