@@ -101,13 +101,23 @@ def is_held(file: BinaryIO) -> bool | None:
     return False
 
 
+LONGEST_INTEGER = 300
+"""Digits. No event has a number of more, and none of more is a float."""
+
+
 def event_in(line: str) -> Json | None:
     """The event that a line of `events.jsonl` tells of; None for a torn one."""
     try:
-        told = json.loads(line)
+        told = json.loads(line, parse_int=_integer)
     except (ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) and isinstance(told.get("event"), str) else None
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > LONGEST_INTEGER:
+        raise ValueError(f"{len(digits)} digits")
+    return int(digits)
 
 
 def read_events(path: Path) -> list[Json]:

@@ -79,6 +79,7 @@ def test_what_can_not_be_read_is_told(tmp_path: Path, how: str) -> None:
     with pytest.raises(RunFolderError):
         read_json(path)
     assert event_in(DEEP) is None
+    assert event_in('{"event": "x", "gain": 1' + "0" * 400 + "}") is None
     if how != "too deep":
         with pytest.raises(RunFolderError):
             read_events(path)
