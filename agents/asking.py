@@ -78,7 +78,7 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
     clerk = _Clerk(seat, question.request, question.call, model, write_reply)
     clerk.tell_first(question)
     try:
-        with bound(model=model), context.in_flight.one():
+        with bound(model=model), context.in_flight.one(), context.purse.watched(lambda: _tell_what_nears(seat)):
             await persist(
                 left[0].model,
                 question.request,
@@ -96,7 +96,6 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
         raise await _stopped(context) from None
     finally:
         context.clock.outside(clerk.outside)
-    _tell_what_nears(seat)  # other coders' calls may wait for this one, and were looked at before they did
     return _asked(model, reply=clerk.blob)
 
 

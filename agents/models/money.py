@@ -8,8 +8,8 @@ each other. What was spent is read from the run's events, where each call is wri
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -70,6 +70,7 @@ class Purse:
         self._common = common
         self._held: list[tuple[float, int]] = []
         self._settled = asyncio.Event()
+        self._watching: list[Callable[[], None]] = []
 
     @property
     def common_over(self) -> StopReason | None:
@@ -113,6 +114,17 @@ class Purse:
         self.spent = added(self.spent, cost_of(usage))
         if self._common is not None:
             self._common.pay(usage)
+        for on_paid in [*self._watching]:
+            on_paid()
+
+    @contextmanager
+    def watched(self, on_paid: Callable[[], None]) -> Iterator[None]:
+        """Calls `on_paid` as soon as any call was paid: those that waited for it go on, and pay too, a moment later."""
+        self._watching.append(on_paid)
+        try:
+            yield
+        finally:
+            self._watching.remove(on_paid)
 
     def _short(self, held_dollars: float, held_tokens: int) -> Literal["money", "tokens"] | None:
         dollars, tokens = self._limits
