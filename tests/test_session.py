@@ -72,9 +72,10 @@ HOSTILE = (
 
 
 async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "it") -> None:
-    """Wait until that is so."""
+    """Wait until that is so, and keys count."""
+    session = getattr(pilot.app, "session", None)
     end = asyncio.get_running_loop().time() + PATIENCE
-    while not holds():
+    while not (holds() and (session is None or session.is_ready)):
         assert asyncio.get_running_loop().time() < end, f"{what} did not happen"
         await pilot.pause(0.03)
 
