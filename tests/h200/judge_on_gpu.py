@@ -30,6 +30,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tools.cache import cache_dir  # noqa: E402
 from tools.errors import WarpsmithError  # noqa: E402
 from tools.judge import Judge, open_task  # noqa: E402
 from tools.records import Accepted, Kernel, Verdict  # noqa: E402
@@ -166,12 +167,17 @@ def shortened(name: str, verdict: Report) -> Report:
     """A verdict without what differs from machine to machine: paths, ids, commands, what a compiler said."""
     dropped: Report = {"command": [], "stderr": "", "build": None, "exit_code": None}
     stages = [
-        {**stage, **dropped, "stdout": "" if stage["passed"] else stage["stdout"], "details": {}}
+        {**stage, **dropped, "stdout": "" if stage["passed"] else placeless(stage["stdout"]), "details": {}}
         if stage["stage"] in ("screen", "build", "open")
-        else {**stage, **dropped, "stdout": "" if stage["passed"] else stage["stdout"]}
+        else {**stage, **dropped, "stdout": "" if stage["passed"] else placeless(stage["stdout"])}
         for stage in verdict["stages"]
     ]
     return {**verdict, "kernel": name, "stages": stages}
+
+
+def placeless(text: str) -> str:
+    """Without where this checkout and the cache are."""
+    return text.replace(f"{ROOT}/", "").replace(str(cache_dir()), "CACHE")
 
 
 @section
