@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -329,20 +330,33 @@ def test_a_damaged_lesson_hides_no_other(store: LessonStore, damage: str) -> Non
     assert store.damaged() == {}
 
 
-def as_nobody(work: Callable[[], None]) -> int:
-    """`work` in a process without the rights of root; its exit code."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            if os.geteuid() == 0:
-                os.setgid(65534)
-                os.setuid(65534)
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def as_nobody(work: Callable[..., None], *arguments: object) -> int:
+    """`work`, a function of this module, in a fresh process without the rights of root; its exit code. A fork of this
+    process, in which other tests leave threads, could wait for ever for what one of those holds."""
+    process = multiprocessing.get_context("spawn").Process(target=_without_rights, args=(work, arguments))
+    process.start()
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def _without_rights(work: Callable[..., None], arguments: Sequence[object]) -> None:
+    if os.geteuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+    work(*arguments)
+
+
+def read_only(path: Path, lesson: Lesson) -> None:
+    store = LessonStore(path)
+    assert store.all() == [lesson] == [store.get(lesson.id)] == store.relevant(situation(), 3)
+    assert store.find("latency", 3) and store.damaged() == {}
+    with pytest.raises(LessonsError, match=r"readonly|unable to open"):
+        store.mark_used([lesson.id], 1.0)
+
+
+def read_empty(path: Path) -> None:
+    assert LessonStore(path).all() == []
 
 
 @pytest.mark.parametrize("logged", [False, True])
@@ -358,13 +372,7 @@ def test_a_file_that_may_only_be_read_is_read(folder: int, logged: bool) -> None
         if reader is not None:
             reader.execute("SELECT count(*) FROM lessons").fetchone()
 
-        def read() -> None:
-            assert store.all() == [lesson] == [store.get(lesson.id)] == store.relevant(situation(), 3)
-            assert store.find("latency", 3) and store.damaged() == {}
-            with pytest.raises(LessonsError, match=r"readonly|unable to open"):
-                store.mark_used([lesson.id], 1.0)
-
-        code = as_nobody(read)
+        code = as_nobody(read_only, store.path, lesson)
         if reader is not None:
             reader.close()
         store.path.parent.chmod(0o755)
@@ -381,11 +389,7 @@ def test_an_older_file_that_may_only_be_read_is_read_and_left_as_it_is() -> None
         path.chmod(0o444)
         Path(name).chmod(0o555)
         before = path.read_bytes()
-
-        def read() -> None:
-            assert LessonStore(path).all() == []
-
-        assert as_nobody(read) == 0
+        assert as_nobody(read_empty, path) == 0
         Path(name).chmod(0o755)
         assert path.read_bytes() == before
 

@@ -240,7 +240,7 @@ def hold(path: str, ready: Any, done: Any) -> None:
 
 
 def test_a_run_that_another_process_works_on_is_refused(run: RunFolder, judge: StubExecutor) -> None:
-    spawn = multiprocessing.get_context("fork")
+    spawn = multiprocessing.get_context("spawn")
     ready, done = spawn.Event(), spawn.Event()
     other = spawn.Process(target=hold, args=(str(run.path), ready, done))
     other.start()
@@ -268,7 +268,7 @@ def go_on(path: str, start: Any, answers: Any) -> None:
 
 
 def test_of_several_at_once_one_goes_on(run: RunFolder) -> None:
-    spawn = multiprocessing.get_context("fork")
+    spawn = multiprocessing.get_context("spawn")
     start, answers = spawn.Event(), spawn.Queue()
     others = [spawn.Process(target=go_on, args=(str(run.path), start, answers)) for _ in range(5)]
     for other in others:
