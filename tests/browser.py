@@ -34,6 +34,8 @@ WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 TALLEST = 4_000
 """Pixels of a picture."""
 FAILED = "at-the-moment-of-failure"
+WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+"""Pixels by which a page is wider than its window, in JavaScript."""
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -51,6 +53,12 @@ class Visit:
     def go(self, url: str) -> None:
         self.page.goto(url, wait_until="load", timeout=30_000)
 
+    def settle(self) -> None:
+        """Until the page is whole, with its styles and its fonts: a press that leads elsewhere returns before, and what
+        is on the page by then can be found while it is not laid out."""
+        self.page.wait_for_load_state("load", timeout=30_000)
+        self.page.evaluate("document.fonts.ready.then(() => null)")
+
     def foreign(self, origin: str) -> list[str]:
         """Requests that left `origin`."""
         ours = urlsplit(origin)
@@ -63,6 +71,11 @@ class Visit:
 
     def keep(self, view: str) -> None:
         """A picture of the whole page, for a person to look at (`tests.screenshots`)."""
+        self.settle()
+        self.keep_as_it_is(view)
+
+    def keep_as_it_is(self, view: str) -> None:
+        """The same, also of a page that never comes to be whole."""
         tall = int(self.page.evaluate("document.documentElement.scrollHeight"))
         wide = int(self.page.viewport_size["width"])
         clip = {"x": 0, "y": 0, "width": wide, "height": min(tall, TALLEST)}
@@ -71,6 +84,7 @@ class Visit:
     @property
     def words(self) -> str:
         """What a person can read now."""
+        self.settle()
         return str(self.page.inner_text("body"))
 
 
@@ -96,7 +110,7 @@ class Window:
             yield visit
         except BaseException:
             with suppress(Exception):  # a page that is gone has no picture; the test says why it failed
-                visit.keep(FAILED)
+                visit.keep_as_it_is(FAILED)
             raise
         finally:
             context.close()
@@ -127,12 +141,14 @@ def window() -> Iterator[Window]:
 
 def barriers(visit: Visit) -> list[str]:
     """What would keep a person from reading or working the page; empty when nothing was found."""
+    visit.settle()
     return list(visit.page.evaluate(_CHECK))
 
 
 def overflows(visit: Visit) -> int:
     """By how many pixels the page is wider than its window."""
-    return int(visit.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+    visit.settle()
+    return int(visit.page.evaluate(WIDER))
 
 
 _CHECK = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")

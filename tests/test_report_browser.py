@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from app.compare import compare
 from app.compare_report import parts_of
 from app.pages import rendered
 from app.report import writable, write_report
-from tests.browser import FAILED, PHONE, Window, barriers, overflows, window
+from tests.browser import FAILED, PHONE, WIDER, Window, barriers, overflows, window
 from tests.hostile_run import hostile_batch, hostile_run
 from tests.screenshots import place
 from tests.synthetic_run import make_run
@@ -124,3 +127,43 @@ def test_the_check_finds_what_it_is_for(chromium: Window, body: str, said: str) 
         visit.page.set_content(f"<!doctype html><html lang=en><title>t</title><body>{body}</body></html>")
         (only,) = barriers(visit)
         assert said in only
+
+
+@contextmanager
+def a_page_whose_styles_come_late(styles: threading.Event) -> Iterator[str]:
+    """Its address. Without its style sheet the page is wider than any window; the sheet is held back until `styles`."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_sheet = self.path == "/late.css"
+            if is_sheet:
+                styles.wait(60)
+            head = "<title>t</title><link rel=icon href=data:,><link rel=stylesheet href=late.css>"
+            page = f"<!doctype html><html lang=en>{head}<main><h1>here</h1><p style='width: 5000px'>x</main></html>"
+            body = ("p { width: auto !important }" if is_sheet else page).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/css" if is_sheet else "text/html")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            del format, args
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            styles.set()
+            server.shutdown()
+
+
+def test_a_page_is_looked_at_once_it_is_laid_out(chromium: Window) -> None:
+    styles = threading.Event()
+    with a_page_whose_styles_come_late(styles) as address, chromium.visit() as visit:
+        visit.page.goto(address, wait_until="commit")
+        visit.page.get_by_role("heading", name="here").wait_for()
+        assert visit.page.evaluate(WIDER) > 0, "what is there is found before the page is whole"
+        threading.Timer(0.2, styles.set).start()
+        assert overflows(visit) == 0 and barriers(visit) == [] and visit.complaints == []
