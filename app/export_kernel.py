@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from rich.console import Console
@@ -17,6 +17,7 @@ from agents.steer_events import ExportStatus
 from agents.steering_actions import Exported
 from app.exporting import forms
 from app.exporting.checks import Form, Tested, installed_and_tested, missing
+from app.exporting.folder import refuse_what_is_there, write_folder
 from app.exporting.forms import Origin
 from app.exporting.outcome import Outcome
 from app.inputs import find_run, kernel_at
@@ -24,7 +25,7 @@ from app.interrupts import raise_on_ctrl_c
 from app.judging import waiting
 from app.terminal import console_for
 from app.verdict_tables import print_verdict
-from memory.files import RunFolderError, write_atomically
+from memory.files import RunFolderError
 from memory.runs import RunFolder
 from tools.calls_process import Calls, calls_of
 from tools.errors import InfrastructureError, WarpsmithError
@@ -59,6 +60,8 @@ def export_kernel(wanted: Wanted, runs: Path, as_json: bool) -> int:
     """
     written = write_export(wanted, runs)
     outcome = written.outcome
+    if not as_json:
+        _print_files(outcome)
     if wanted.check:
         with waiting("judging the export") as tell:
             raise_on_ctrl_c()
@@ -83,21 +86,19 @@ class Written:
 
 
 def write_export(wanted: Wanted, runs: Path) -> Written:
-    """Write the files. Raises RunFolderError, KernelError, TaskError and WarpsmithError where nothing could be."""
+    """Write the files, all or none. Raises RunFolderError, KernelError, TaskError and WarpsmithError where none
+    could be."""
     run, attempt = _named(wanted, runs)
     origin = origin_of(run, attempt)
     folder = wanted.out or Path(default_name(origin, wanted.form))
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise WarpsmithError(f"{folder} is there already", "Name another place with --out.")
+    refuse_what_is_there(folder)
     calls = (
         None if wanted.form == "sources" or origin.kernel.language == "torch" else calls_of(origin.task, origin.target)
     )
     files = made(wanted.form, origin, run, calls)
     if not all((folder / name).resolve().is_relative_to(folder.resolve()) for name in files):
         raise RunFolderError(f"{run.id} has a file that leads out of its folder", "The run folder may be damaged.")
-    for name, text in files.items():
-        write_atomically(folder / PurePosixPath(name), text)
-    return Written(run, origin, calls, Outcome(folder.resolve(), tuple(sorted(files))))
+    return Written(run, origin, calls, Outcome(write_folder(folder, files), tuple(sorted(files))))
 
 
 def judge_export(written: Written, wanted: Wanted, tell: Progress) -> Outcome:
@@ -224,9 +225,14 @@ def _print(outcome: Outcome, wanted: Wanted, origin: Origin, unnoted: str | None
         console.print(f"[bold yellow]not noted in the run's log[/bold yellow]: {escape(unnoted)}", highlight=False)
 
 
+def _print_files(outcome: Outcome) -> None:
+    """Where they are, before anything else can fail."""
+    console = console_for()
+    for line in (f"written to {outcome.folder}", *(f"  {name}" for name in outcome.files)):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 def _print_outcome(console: Console, outcome: Outcome, wanted: Wanted, origin: Origin) -> None:
-    for name in outcome.files:
-        console.print(f"written  {outcome.folder / name}", markup=False, highlight=False, soft_wrap=True)
     if not wanted.check:
         console.print("not judged again, as asked")
         return

@@ -155,7 +155,7 @@ def test_a_damaged_folder_fails_no_export(
 ) -> None:
     from app.export_kernel import Wanted, export_kernel
 
-    run = _exportable(tmp_path)
+    run = exportable(tmp_path)
     damage(run.path)
     for number, as_json in enumerate((True, False)):
         out = tmp_path / f"out{number}"
@@ -167,7 +167,7 @@ def test_a_damaged_folder_fails_no_export(
 
 @pytest.mark.skipif(not mounts_work(), reason="this machine lets nobody mount in a namespace")
 def test_a_read_only_folder_fails_no_export(tmp_path: Path) -> None:
-    run = _exportable(tmp_path)
+    run = exportable(tmp_path)
     arguments = command("export", run.path, "--out", tmp_path / "out", "--no-check", "--json")
     shown = shlex.quote(str(run.path))
     script = f"mount --bind {shown} {shown} && mount -o remount,ro,bind {shown} && {shlex.join(arguments)}"
@@ -178,7 +178,7 @@ def test_a_read_only_folder_fails_no_export(tmp_path: Path) -> None:
     assert told(run) == []
 
 
-def _exportable(tmp_path: Path) -> RunFolder:
+def exportable(tmp_path: Path) -> RunFolder:
     task = read_task(TASKS / "saxpy.py")
     run = run_of(tmp_path / "runs", task, task.start["cpp"])
     (run.path / "events.jsonl").touch()
