@@ -19,10 +19,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/h200"))
 
 import kernelbench_on_gpu as script  # noqa: E402
+from kernelbench_files import FILES as LISTED  # noqa: E402
+from wrong_kernels import wrong_kernels  # noqa: E402
 
 RECORD: dict[str, Any] = json.loads((ROOT / "tests/golden/h200/judge/kernelbench.json").read_text())
 ROWS: dict[str, dict[str, Any]] = {row["file"]: row for row in RECORD["files"]}
-FILES = {file.path: file for file in script.FILES}
+FILES = {file.path: file for file in LISTED}
 JUDGED = [path for path, row in ROWS.items() if "verdicts" in row]
 
 
@@ -104,10 +106,10 @@ def test_wrong_kernels_fill_every_output_and_copy_only_what_fits() -> None:
     x = Tensor(name="x", dtype="float32", shape=(4, 100))
     scalar = Tensor(name="best", dtype="int64", shape=())
     wide = Tensor(name="out", dtype="float32", shape=(3, 100))
-    made = dict(script.wrong_kernels(Signature(inputs=(x,), outputs=(wide, scalar))))
+    made = dict(wrong_kernels(Signature(inputs=(x,), outputs=(wide, scalar))))
     assert list(made) == ["zeros", "a constant", "a copy"]
     text = made["a copy"].files["kernel.cu"]
     assert "fill<float><<<2, 256, 0, stream>>>(args.out, args.x, static_cast<float>(0), 300);" in text
     assert "fill<int64_t><<<1, 256, 0, stream>>>(args.best, nullptr, static_cast<int64_t>(0), 1);" in text
     large = Tensor(name="out", dtype="float32", shape=(5, 100))
-    assert list(dict(script.wrong_kernels(Signature(inputs=(x,), outputs=(large,))))) == ["zeros", "a constant"]
+    assert list(dict(wrong_kernels(Signature(inputs=(x,), outputs=(large,))))) == ["zeros", "a constant"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
 from small_tasks import saxpy
 from toolkit import needs_nvcc
 
@@ -18,7 +20,7 @@ H200 = Path(__file__).parent / "h200"
 sys.path.insert(0, str(H200))
 
 import gpu_programs  # noqa: E402
-import speed_on_gpu  # noqa: E402
+import instruments  # noqa: E402
 import zoo_on_gpu  # noqa: E402
 
 
@@ -26,6 +28,11 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", str(H200 / "everything_on_gpu.py"), *arguments]
     environment = os.environ | {"OUT": str(folder)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
+
+
+@pytest.mark.parametrize("path", sorted(H200.glob("*_on_gpu.py")), ids=lambda path: path.stem)
+def test_every_script_loads(path: Path) -> None:
+    assert importlib.import_module(path.stem).__doc__
 
 
 @needs_nvcc
@@ -44,7 +51,7 @@ def test_unknown_sections_are_refused(tmp_path: Path) -> None:
 def test_parts_of_a_verdict_are_those_of_the_thread_that_judges() -> None:
     plain = reference.Reference.draw
     source = reference.load_reference(saxpy())
-    with speed_on_gpu.measured() as seconds:
+    with instruments.measured() as seconds:
         beside = threading.Thread(target=source.draw, args=(0, 1))
         beside.start()
         beside.join()

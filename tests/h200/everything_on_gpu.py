@@ -9,23 +9,18 @@ works without a GPU. Exit status 1 when a section saw something that it should n
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import json
-import os
-import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 import gpu_programs  # noqa: E402
 import zoo_on_gpu  # noqa: E402
+from recording import Report, asked_of, each_run, machine, out_folder, parser_of, write  # noqa: E402
 
 from tools.contract import task_header  # noqa: E402
 from tools.errors import WarpsmithError  # noqa: E402
@@ -41,7 +36,6 @@ from tools.reference import load_reference  # noqa: E402
 from tools.targets.cuda import CudaTarget  # noqa: E402
 from tools.task import TaskSource, read_task  # noqa: E402
 
-Report = dict[str, Any]
 FORMS: tuple[Form, ...] = ("sass", "ptx")
 CLOCKS_ALLOWED, SHORTEST = 0.03, 50e-6
 FURTHER = ("dram__bytes.sum", "smsp__cycles_active.avg", "no_such__metric.sum")
@@ -207,41 +201,18 @@ SECTIONS = (
 )
 
 
-def machine() -> Report:
-    """What runs it, and when. A machine without a GPU has no chip."""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        said = subprocess.run(query, capture_output=True, text=True, check=True).stdout
-        chip, driver = said.strip().splitlines()[0].split(", ")
-    except (OSError, subprocess.CalledProcessError):
-        chip, driver = None, None
-    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"chip": chip, "driver": driver, "nvcc": CudaTarget().toolchain()["compiler"], "date": date}
-
-
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(each.name for each in SECTIONS))
-    parser.add_argument("--dry-run", action="store_true", help="build what the sections need, run nothing")
-    asked = parser.parse_args(arguments)
     known = {each.name: each for each in SECTIONS}
-    if unknown := [name for name in asked.sections if name not in known]:
-        parser.error(f"there is no section {unknown[0]}")
-    out = Path(os.environ.get("OUT", "out"))
-    out.mkdir(parents=True, exist_ok=True)
-    here, failed = machine(), False
-    for name in asked.sections or known:
-        begin = time.perf_counter()
-        try:
-            found = known[name].prepare() if asked.dry_run else known[name].run()
-        except Exception:  # noqa: BLE001 - the other sections are still worth their device time
-            traceback.print_exc()
-            found = {"faults": [traceback.format_exc()[-2000:]]}
-        seconds = time.perf_counter() - begin
+    parser = parser_of(__doc__, known)
+    parser.add_argument("--dry-run", action="store_true", help="build what the sections need, run nothing")
+    asked = asked_of(parser, known, arguments)
+    out, here, failed = out_folder(), machine(CudaTarget().toolchain()["compiler"]), False
+    wanted = {name: known[name].prepare if asked.dry_run else known[name].run for name in asked.sections}
+    for name, found, seconds in each_run(wanted, lambda text: {"faults": [text]}):
         failed = failed or bool(found["faults"])
         print(f"-- {name}: {'; '.join(found['faults']) or 'as it should be'} ({seconds:.1f}s)", flush=True)
         if not asked.dry_run:
-            (out / f"{name}.json").write_text(json.dumps({**here, "seconds": seconds, name: found}, indent=1) + "\n")
+            write(out / f"{name}.json", {**here, "seconds": seconds, name: found})
     return int(failed)
 
 

@@ -12,7 +12,6 @@ The result goes to the folder $OUT (else ./out). It is a record of what the chip
 from __future__ import annotations
 
 import ctypes
-import datetime
 import importlib.util
 import json
 import os
@@ -31,6 +30,10 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import recording  # noqa: E402
+
 ARCHITECTURE = "arch=compute_90a,code=sm_90a"
 SETTINGS, CALLS = 6, 20
 """Settings tried besides the default, and timed calls of each."""
@@ -116,10 +119,8 @@ def prepare(folder: Path) -> None:
 def measure(folder: Path) -> None:
     """Build, check and time every example; exit status 1 when one is wrong."""
     results = [row for plan in sorted(folder.glob("*/plan.json")) for row in measure_example(plan)]
-    out = Path(os.environ.get("OUT", "out"))
-    out.mkdir(parents=True, exist_ok=True)
     record = {**machine(folder), "results": results}
-    (out / "examples_on_gpu.json").write_text(json.dumps(record, indent=1))
+    (recording.out_folder() / "examples_on_gpu.json").write_text(json.dumps(record, indent=1))
     for row in results:
         times = f"{row['median_ms']:9.4f} ms" if row["ok"] else f"WRONG {row['problem']}"
         print(f"{row['example']:18} {row['workload']:10} {times}  {row['settings']}")
@@ -244,17 +245,10 @@ def require(status: int, what: str) -> None:
 
 def machine(folder: Path) -> dict[str, Any]:
     """What ran it, and when."""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    chip, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", ")
     version = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=False).stdout
     release = re.search(r"release ([\d.]+)", version)
-    return {
-        "chip": chip,
-        "driver": driver,
-        "nvcc": release[1] if release else None,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "examples": sorted(path.parent.name for path in folder.glob("*/plan.json")),
-    }
+    examples = sorted(path.parent.name for path in folder.glob("*/plan.json"))
+    return {**recording.machine(release[1] if release else None), "examples": examples}
 
 
 def load(path: Path) -> ModuleType:

@@ -10,7 +10,6 @@ verdict is not the expected one.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import fnmatch
 import functools
 import json
@@ -21,14 +20,14 @@ import sys
 import tempfile
 import time
 import tomllib
-import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
+
+from recording import Report, Sections, asked_of, each_run, gpu, out_folder, parser_of, today, write  # noqa: E402
 
 from tools.cache import cache_dir  # noqa: E402
 from tools.errors import WarpsmithError  # noqa: E402
@@ -36,22 +35,15 @@ from tools.judge import Judge, open_task  # noqa: E402
 from tools.records import Accepted, Kernel, Verdict  # noqa: E402
 from tools.task import TaskSource, read_kernel, read_task  # noqa: E402
 
-Report = dict[str, Any]
 KERNELS, GOLDEN = ROOT / "tests/kernels", ROOT / "tests/golden/h200/judge"
-OUT = Path(os.environ.get("OUT", "out")).resolve()
 PROCESSES = 2
 """That judge fixtures at the same time."""
 REPEATS, CALLS = 12, 40
 """Whole evaluations, and single calls, of one kernel."""
-SECTIONS: dict[str, Callable[[], Report]] = {}
+SECTIONS = Sections()
 
 
-def section(function: Callable[[], Report]) -> Callable[[], Report]:
-    SECTIONS[function.__name__] = function
-    return function
-
-
-@section
+@SECTIONS.section
 def examples() -> Report:
     """The starting kernel of every example."""
     found: Report = {}
@@ -66,14 +58,14 @@ def examples() -> Report:
     return found
 
 
-@section
+@SECTIONS.section
 def fixtures() -> Report:
     """The wrong, cheating and faulting kernels beside tests/kernels/cuda.toml, and their twins."""
     expected = tomllib.loads((KERNELS / "cuda.toml").read_text())
     return judged_fixtures("fixtures", expected, lambda name: read_kernel(KERNELS / expected[name].get("kernel", name)))
 
 
-@section
+@SECTIONS.section
 def torch_fixtures() -> Report:
     """The same beside tests/kernels/torch.toml."""
     manifest = tomllib.loads((KERNELS / "torch.toml").read_text())
@@ -103,7 +95,7 @@ def judged_fixtures(section: str, expected: dict[str, Report], kernel: Callable[
         expected = {n: row for n, row in expected.items() if not known.get(n, {}).get("as_expected")}
     children = []
     for number, part in enumerate(shares(expected)):
-        out = OUT / f"{section}_{number}"
+        out = out_folder() / f"{section}_{number}"
         settings = {**os.environ, "ONLY": ",".join(part), "OUT": str(out)}
         children.append((out, subprocess.Popen([sys.executable, "-P", __file__, section], env=settings)))
     found: Report = {}
@@ -142,7 +134,7 @@ def judged_rows(section: str, expected: dict[str, Report], kernel: Callable[[str
                 row["as_expected"] = as_expected(row["verdict"], expected[name])
                 report(name, row)
                 found[name] = {**row, "verdict": shortened(name, row["verdict"])}
-                write(section, found)
+                keep(section, found)
     return found
 
 
@@ -180,7 +172,7 @@ def placeless(text: str) -> str:
     return text.replace(f"{ROOT}/", "").replace(str(cache_dir()), "CACHE")
 
 
-@section
+@SECTIONS.section
 def spread() -> Report:
     """One kernel evaluated again and again, and the raw readings of both clocks."""
     source = read_task(ROOT / "examples/softmax")
@@ -206,7 +198,7 @@ def spread() -> Report:
     }
 
 
-@section
+@SECTIONS.section
 def speed() -> Report:
     """Source to verdict with a warm judge: the compiler's share, the device's, and the harness's own."""
     source = read_task(ROOT / "examples/softmax")
@@ -225,7 +217,7 @@ def speed() -> Report:
     return {"rows": rows}
 
 
-@section
+@SECTIONS.section
 def autotune() -> Report:
     """`warpsmith check` and a short `optimize` through the ordinary command line."""
     found: Report = {}
@@ -293,29 +285,21 @@ def report(name: str, row: Report) -> None:
 
 @functools.cache
 def machine() -> Report:
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    smi = subprocess.run(query, capture_output=True, text=True, check=True)
-    chip, driver = smi.stdout.strip().splitlines()[0].split(", ")
-    return {"chip": chip, "driver": driver, "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+    return {**gpu(), "date": today()}
 
 
-def write(name: str, result: Report) -> None:
-    OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / f"judge_{name}.json").write_text(json.dumps({**machine(), name: result}, indent=1) + "\n")
+def keep(name: str, result: Report) -> None:
+    write(out_folder() / f"judge_{name}.json", {**machine(), name: result})
 
 
 def main() -> None:
     """Run the sections that are named, else all."""
+    asked = asked_of(parser_of(__doc__, SECTIONS), SECTIONS)
     record: Report = {}
-    for name in sys.argv[1:] or list(SECTIONS):
-        begin = time.perf_counter()
-        try:
-            record[name] = SECTIONS[name]()
-        except Exception:  # noqa: BLE001 - the other sections are still worth their device time
-            traceback.print_exc()
-            record[name] = {"failed": traceback.format_exc()[-2000:]}
-        print(f"-- {name} {time.perf_counter() - begin:.1f}s", flush=True)
-        write(name, record[name])
+    for name, found, seconds in each_run({n: SECTIONS[n] for n in asked.sections}, lambda text: {"failed": text}):
+        record[name] = found
+        print(f"-- {name} {seconds:.1f}s", flush=True)
+        keep(name, found)
     rows = [row for name, result in record.items() if name.endswith("fixtures") for row in result.values()]
     sys.exit(any(not (isinstance(row, dict) and row.get("as_expected")) for row in rows))
 

@@ -11,7 +11,7 @@ is needed: every file is loaded and audited on the CPU at reduced sizes, and eve
 from __future__ import annotations
 
 import argparse
-import datetime
+import functools
 import hashlib
 import importlib
 import json
@@ -20,14 +20,14 @@ import os
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
+
+from kernelbench_files import FILES, File  # noqa: E402
+from recording import Report, each_run, gpu, out_folder, today, write  # noqa: E402
+from wrong_kernels import wrong_kernels  # noqa: E402
 
 from tools.audit import audit  # noqa: E402
 from tools.baseline import VARIANTS, VARIANTS_VARIABLE, torch_rows  # noqa: E402
@@ -41,107 +41,9 @@ from tools.reference import load_reference  # noqa: E402
 from tools.targets.cuda import CudaTarget  # noqa: E402
 from tools.task import TaskSource, read_kernel, read_task  # noqa: E402
 
-Report = dict[str, Any]
 KERNELS = ROOT / "tests/kernels/kernelbench"
 COMPILE_SECONDS = "30"
 """What one torch.compile may take here."""
-
-
-@dataclass(frozen=True)
-class File:
-    """One file of KernelBench, by its place in the checkout."""
-
-    path: str
-    kernel: str = ""
-    """A right kernel of ours, beside tests/kernels/kernelbench."""
-    variants: tuple[str, ...] = VARIANTS
-    """Baselines to time."""
-    refused: str = ""
-    """Words of the audit's reason, where the task can't be judged at all."""
-    small: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Sizes for a dry run on the CPU."""
-
-    @property
-    def name(self) -> str:
-        return Path(self.path).stem
-
-
-BRIEF = VARIANTS[:2]
-"""Where tuning products and convolutions would take most of the device time that there is."""
-
-FILES = (
-    File("level1/1_Square_matrix_multiplication_.py", "matmul", small={"N": 64}),
-    File("level1/4_Matrix_vector_multiplication_.py", "matvec", BRIEF, small={"K": 2048}),
-    File("level1/19_ReLU.py", "relu", small={"dim": 512}),
-    File("level1/26_GELU_.py", "gelu", small={"dim": 512}),
-    File("level1/23_Softmax.py", "softmax", small={"dim": 512}),
-    File("level1/36_RMSNorm_.py", "rms_norm", small={"dim1": 16, "dim2": 16}),
-    File("level1/40_LayerNorm.py", "layer_norm", small={"dim1": 8, "dim2": 8}),
-    File("level1/47_Sum_reduction_over_a_dimension.py", "sum_dim1", small={"dim1": 64, "dim2": 64}),
-    File("level1/51_Argmax_over_a_dimension.py", "argmax_dim1", small={"dim1": 64, "dim2": 64}),
-    File(
-        "level1/63_conv_standard_2D__square_input__square_kernel.py",
-        "conv2d",
-        BRIEF,
-        small={"batch_size": 2, "width": 32, "height": 32},
-    ),
-    File(
-        "level1/82_conv_depthwise_2D_square_input_square_kernel.py",
-        "conv2d_depthwise",
-        BRIEF,
-        small={"batch_size": 2, "width": 32, "height": 32},
-    ),
-    File("level1/89_cumsum.py", "cumsum", small={"batch_size": 8, "input_shape": [400]}),
-    File("level1/94_MSELoss.py", small={"batch_size": 8}),
-    File("level2/1_Conv2D_ReLU_BiasAdd.py", "", BRIEF, small={"batch_size": 8}),
-    File("level2/12_Gemm_Multiply_LeakyReLU.py", "", BRIEF, small={"batch_size": 8, "in_features": 128}),
-    File("level2/23_Conv3d_GroupNorm_Mean.py", "", BRIEF, small={"batch_size": 4}),
-    File("level2/39_Gemm_Scale_BatchNorm.py", "", BRIEF, small={"batch_size": 8, "in_features": 128}),
-    File("level2/76_Gemm_Add_ReLU.py", "gemm_add_relu", BRIEF, small={"batch_size": 8, "in_features": 128}),
-    File("level2/80_Gemm_Max_Subtract_GELU.py", refused="zeros would pass", small={"batch_size": 8}),
-    File("level2/99_Matmul_GELU_Softmax.py", "", BRIEF),
-    File("level3/1_MLP.py", "", BRIEF),
-    File("level3/8_ResNetBasicBlock.py", "", BRIEF, small={"batch_size": 1}),
-)
-
-_WRONG = """// Generated: {what}.
-#include "task.h"
-#include <cstdint>
-
-template <typename T>
-__global__ void fill(T* out, const T* from, T value, int64_t count) {{
-    const int64_t i = blockIdx.x * int64_t{{256}} + threadIdx.x;
-    if (i < count) out[i] = from == nullptr ? value : from[i];
-}}
-
-extern "C" void solve(const task::Args& args, void*, task::Stream stream) {{
-    (void)args;
-{launches}
-}}
-"""
-_LAUNCH = "    fill<{type}><<<{blocks}, 256, 0, stream>>>(args.{out}, {given}, static_cast<{type}>({value}), {count});"
-_TYPES = {"float32": "float", "float64": "double", "int64": "int64_t", "int32": "int32_t", "bool": "bool"}
-
-
-def wrong_kernels(signature: Signature) -> Iterator[tuple[str, Kernel]]:
-    """Kernels that compute nothing: zeros, a constant, and where the sizes allow it a copy of an input."""
-    first = signature.outputs[0]
-    like = [t.name for t in signature.input_tensors if t.dtype == first.dtype and t.size >= first.size]
-    makings = [("zeros", 0, ""), ("a constant", 1, ""), *((f"a copy of {name}", 0, name) for name in like[:1])]
-    for what, value, given in makings:
-        launches = "\n".join(
-            _LAUNCH.format(
-                type=_TYPES[out.dtype],
-                blocks=-(-out.size // 256),
-                out=out.name,
-                given=f"args.{given}" if given and out is first else "nullptr",
-                value=value,
-                count=out.size,
-            )
-            for out in signature.outputs
-        )
-        text = _WRONG.format(what=what, launches=launches)
-        yield what.split(" of ")[0], Kernel(language="cuda", files={"kernel.cu": text})
 
 
 def kernels_of(file: File, signature: Signature) -> dict[str, Kernel]:
@@ -186,8 +88,9 @@ def judged(judge: Judge, file: File) -> Report:
     return rows
 
 
-def on_device(file: File, source: TaskSource) -> Report:
+def on_device(file: File, checkout: Path) -> Report:
     """Open the task and judge the kernels."""
+    source = read_task(checkout / file.path)
     row = described(file, source)
     os.environ[VARIANTS_VARIABLE] = ",".join(file.variants)
     begin = time.perf_counter()
@@ -246,25 +149,17 @@ def commit_of(checkout: Path) -> str:
 def measure(checkout: Path, files: list[File], out: Path, parts: int) -> bool:
     """Peaks and all baselines first, in one process, then the files in as many processes as there are parts: builds and
     checks go side by side, timings take turns by the device's lock."""
-    smi = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    chip, driver = smi.stdout.strip().splitlines()[0].split(", ")
+    about = {**gpu(), "date": today()}
     begin = time.perf_counter()
     record: Report = {
-        "chip": chip,
-        "driver": driver,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        **about,
         "torch": importlib.import_module("torch").__version__,
         "commit": commit_of(checkout),
         **baselines(checkout, files),
     }
     record["baseline_seconds"] = time.perf_counter() - begin
     print(f"-- baselines {record['baseline_seconds']:.1f}s", flush=True)
-    (out / "kernelbench_head.json").write_text(json.dumps(record, indent=1) + "\n")
+    write(out / "kernelbench_head.json", record)
     running = []
     for part in range(min(parts, len(files))):
         own = [file.path for file in files[part::parts]]
@@ -283,7 +178,7 @@ def merged(out: Path, order: list[str]) -> Report:
     record: Report = json.loads((out / "kernelbench_head.json").read_text())
     found = [row for path in sorted(out.glob("kernelbench_part*.json")) for row in json.loads(path.read_text())]
     record["files"] = sorted(found, key=lambda row: order.index(row["file"]))
-    (out / "kernelbench.json").write_text(json.dumps(record, indent=1) + "\n")
+    write(out / "kernelbench.json", record)
     return record
 
 
@@ -311,13 +206,9 @@ def baselines(checkout: Path, files: list[File]) -> Report:
 def judge_part(checkout: Path, files: list[File], path: Path) -> None:
     """Judge these files one after the other, and write what came of them."""
     rows = []
-    for file in files:
-        try:
-            rows.append(on_device(file, read_task(checkout / file.path)))
-        except Exception:  # noqa: BLE001 - the other files are still worth their device time
-            traceback.print_exc()
-            failed = traceback.format_exc()[-2000:]
-            rows.append({"file": file.path, "failed": failed, "as_expected": False, "seconds": 0.0})
+    each = {file.path: functools.partial(on_device, file, checkout) for file in files}
+    for name, row, _ in each_run(each, lambda text: {"failed": text, "as_expected": False, "seconds": 0.0}):
+        rows.append({"file": name, **row})
         report(rows[-1])
         path.write_text(json.dumps(rows))
 
@@ -397,9 +288,7 @@ def main() -> None:
         return
     if given.dry_run:
         sys.exit(not dry_run(checkout, files))
-    out = Path(os.environ.get("OUT", "out"))
-    out.mkdir(parents=True, exist_ok=True)
-    sys.exit(not measure(checkout, files, out, given.parts))
+    sys.exit(not measure(checkout, files, out_folder(), given.parts))
 
 
 if __name__ == "__main__":

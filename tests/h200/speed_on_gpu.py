@@ -12,18 +12,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +27,20 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 import zoo_on_gpu  # noqa: E402
-from everything_on_gpu import machine  # noqa: E402
+from instruments import commands, measured, utilisation  # noqa: E402
+from recording import Report, Sections, asked_of, each_run, machine, out_folder, parser_of, write  # noqa: E402
 
 from app.summary import summarize  # noqa: E402
 from memory.runs import list_runs  # noqa: E402
-from tools import cuda_look, race, reference, runner  # noqa: E402
 from tools.executor import LocalExecutor  # noqa: E402
 from tools.judge import Judge, open_task  # noqa: E402
-from tools.profilers import ncu  # noqa: E402
 from tools.profilers.cuda import profile_kernel  # noqa: E402
 from tools.records import Accepted, Kernel, Verdict  # noqa: E402
 from tools.targets.cuda import CudaTarget  # noqa: E402
-from tools.targets.device_choice import chosen_device  # noqa: E402
 from tools.task import TaskSource, read_task  # noqa: E402
 from tools.tune import tune as sweep  # noqa: E402
 
-Report = dict[str, Any]
-SECTIONS: dict[str, Callable[[], Report]] = {}
+SECTIONS = Sections()
 VERDICTS, VARIANTS, TRIALS, REPEATS = 4, 30, 200, 20
 WHOLE_ALLOWED, OWN_ALLOWED, SPREAD_ALLOWED, RATIO_WANTED = 4.0, 1.0, 0.02, 8.0
 ROWS = COLUMNS = 8192
@@ -73,11 +66,6 @@ def get_init_inputs():
 """
 
 
-def section(function: Callable[[], Report]) -> Callable[[], Report]:
-    SECTIONS[function.__name__] = function
-    return function
-
-
 def fresh(kernel: Kernel, **defines: str) -> Kernel:
     """The same kernel with a source that no cache has seen."""
     note = f"// {time.time_ns()}\n"
@@ -91,49 +79,6 @@ def softmax() -> tuple[TaskSource, Kernel]:
 
 
 # ------------------------------------------------------------------------------------------------------------- verdict
-
-PARTS: tuple[tuple[str, Any, str], ...] = (
-    ("races", race.Race, "run"),
-    ("races", race.Race, "warm_up"),
-    ("rows of calls", runner.Runner, "disagreement_in_a_row"),
-    ("waiting for sanitizers", cuda_look.CudaLook, "report"),
-    ("drawing inputs", reference.Reference, "draw"),
-    ("reference", reference.Reference, "baseline"),
-    ("reference", reference.Reference, "oracle"),
-)
-"""What a verdict's time goes into beside the compiler; what lies within another part counts for the inner one."""
-
-
-@contextmanager
-def measured() -> Iterator[dict[str, float]]:
-    """Seconds of each part while it lasts, in the thread that judges."""
-    seconds: dict[str, float] = {}
-    inner: list[float] = []
-    with_originals = [(owner, name, getattr(owner, name)) for _, owner, name in PARTS]
-
-    def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **named: Any) -> Any:
-            if threading.current_thread() is not threading.main_thread():  # beside the compiler, at no cost
-                return function(*arguments, **named)
-            begin = time.perf_counter()
-            inner.append(0.0)
-            try:
-                return function(*arguments, **named)
-            finally:
-                whole, within = time.perf_counter() - begin, inner.pop()
-                seconds[part] = seconds.get(part, 0.0) + whole - within
-                if inner:
-                    inner[-1] += whole
-
-        return call
-
-    for (part, owner, name), (_, _, function) in zip(PARTS, with_originals, strict=True):
-        setattr(owner, name, timed(part, function))
-    try:
-        yield seconds
-    finally:
-        for owner, name, function in with_originals:
-            setattr(owner, name, function)
 
 
 def budget(judge: Judge, kernel: Kernel) -> Report:
@@ -160,7 +105,7 @@ def timings(verdict: Verdict) -> Sequence[Any]:
     return verdict.timings if isinstance(verdict, Accepted) else ()
 
 
-@section
+@SECTIONS.section
 def speed() -> Report:
     """Source to verdict of a small kernel with a warm judge."""
     source, kernel = softmax()
@@ -181,7 +126,7 @@ def speed() -> Report:
 # ---------------------------------------------------------------------------------------------------------- many, quick
 
 
-@section
+@SECTIONS.section
 def quick30() -> Report:
     """Thirty variants in one call: beside it their builds alone, and the call alone once they are built."""
     source, kernel = softmax()
@@ -208,7 +153,7 @@ def quick30() -> Report:
 # ---------------------------------------------------------------------------------------------------------- alternative
 
 
-@section
+@SECTIONS.section
 def versus_inline() -> Report:
     """A softmax of 8192 x 8192 floats: from source to verdict here, and by a torch inline extension."""
     with tempfile.TemporaryDirectory() as name:
@@ -248,7 +193,7 @@ def inline(folder: Path) -> Report:
 # ---------------------------------------------------------------------------------------------------------------- sweep
 
 
-@section
+@SECTIONS.section
 def tune() -> Report:
     """One sweep of many configurations: how busy the device is meanwhile, and how many are evaluated in a minute."""
     source, kernel = softmax()
@@ -281,33 +226,10 @@ def tune() -> Report:
     return {**found, "faults": [] if found["trials"] == TRIALS and found["timed"] else ["the sweep is incomplete"]}
 
 
-@contextmanager
-def utilisation() -> Iterator[list[float]]:
-    """Percent of each fifth of a second in which the device ran something, as its driver counts."""
-    samples: list[float] = []
-    chosen = chosen_device(os.environ)
-    which = [f"--id={chosen}"] if chosen is not None else []
-    query = ["nvidia-smi", *which, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"]
-    with subprocess.Popen(query, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        lines = process.stdout
-
-        def read() -> None:
-            samples.extend(float(line) for line in lines if line.strip().isdigit())
-
-        reader = threading.Thread(target=read)
-        reader.start()
-        try:
-            yield samples
-        finally:
-            process.terminate()
-            reader.join()
-
-
 # --------------------------------------------------------------------------------------------------------------- spread
 
 
-@section
+@SECTIONS.section
 def spread() -> Report:
     """Whole evaluations of one kernel, again and again: how far their times lie apart."""
     source, kernel = softmax()
@@ -331,7 +253,7 @@ def spread() -> Report:
 # ----------------------------------------------------------------------------------------------------------- whole runs
 
 
-@section
+@SECTIONS.section
 def autotune() -> Report:
     """`builtin:autotune` on every example, a few at once: builds share the cores, timings wait for each other."""
     names = sorted(path.parent.name for path in ROOT.glob("examples/*/kernel.cu"))
@@ -379,7 +301,7 @@ def optimized(name: str, folder: Path) -> Report:
 # ------------------------------------------------------------------------------------------------------------- profile
 
 
-@section
+@SECTIONS.section
 def profile() -> Report:
     """Profiles with counters: how long they take, and what of it is the profiler's own."""
     rows: list[Report] = []
@@ -406,43 +328,15 @@ def profile() -> Report:
     return {"rows": rows, "faults": [f"{name}: a line without its text" for name in unread]}
 
 
-@contextmanager
-def commands() -> Iterator[list[Report]]:
-    """What of ncu was run, how long it took, and in how many passes."""
-    original, seen = ncu.run_command, list[Report]()
-
-    def run(argv: Sequence[str], **named: Any) -> Any:
-        done = original(argv, **named)
-        words = [word for word in ("--query-metrics-collection", "--page", "--export") if word in argv]
-        what = argv[argv.index(words[0]) + 1] if words and words[0] != "--export" else "collect"
-        passes = [int(count) for count in re.findall(r"(\d+) pass", done.stdout + done.stderr)]
-        seen.append({"what": what, "seconds": done.seconds, **({"passes": passes} if passes else {})})
-        return done
-
-    ncu.run_command = run  # type: ignore[assignment]
-    try:
-        yield seen
-    finally:
-        ncu.run_command = original
-
-
 def main() -> int:
     """Run the sections that are named, else all; each leaves its record as soon as it is done."""
-    out = Path(os.environ.get("OUT", "out"))
-    out.mkdir(parents=True, exist_ok=True)
-    about, bad = machine(), []
-    for name in sys.argv[1:] or list(SECTIONS):
-        begin = time.perf_counter()
-        try:
-            found = SECTIONS[name]()
-        except Exception:  # noqa: BLE001 - the other sections are still worth their device time
-            traceback.print_exc()
-            found = {"faults": [traceback.format_exc()[-2000:]]}
-        seconds = time.perf_counter() - begin
-        (out / f"{name}.json").write_text(json.dumps({**about, "seconds": seconds, name: found}, indent=1) + "\n")
+    asked = asked_of(parser_of(__doc__, SECTIONS), SECTIONS).sections
+    out, about, bad = out_folder(), machine(CudaTarget().toolchain()["compiler"]), []
+    for name, found, seconds in each_run({n: SECTIONS[n] for n in asked}, lambda text: {"faults": [text]}):
+        write(out / f"{name}.json", {**about, "seconds": seconds, name: found})
         print(f"-- {name}: {found['faults'] or 'as it should be'} ({seconds:.1f}s)", flush=True)
         bad += [name] if found["faults"] else []
-        if set(found) == {"faults"} and len(bad) == 1 and name == (sys.argv[1:] or list(SECTIONS))[0]:
+        if set(found) == {"faults"} and len(bad) == 1 and name == asked[0]:
             break  # what fails so early would fail everywhere
     return bool(bad)
 

@@ -8,15 +8,11 @@ tests/golden/h200/judge/ and replayed by tests/test_torch_golden.py. Exit status
 
 from __future__ import annotations
 
-import argparse
-import datetime
+import functools
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,12 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 import torch_kernels_on_gpu as kernels  # noqa: E402
+from recording import Report, asked_of, each_run, gpu, out_folder, parser_of, today, write  # noqa: E402
 
 from tools.judge import Judge, open_task  # noqa: E402
 from tools.records import Kernel  # noqa: E402
 from tools.task import read_task  # noqa: E402
 
-Report = dict[str, Any]
 KEPT_DETAILS = ("own_share_of_device_time", "could_not_check", "not_covered", "trace_seconds", "worker_seconds")
 WANTED: dict[str, tuple[str, tuple[str, ...]]] = {
     "triton": ("accepted", ()),
@@ -152,28 +148,18 @@ SECTIONS: dict[str, Callable[[list[str]], Report]] = {"softmax": softmax, "kerne
 
 def main() -> int:
     """Run the sections that are named, else all."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sections", nargs="*")
-    parser.add_argument("--only", default="")
-    asked = parser.parse_args()
+    parser = parser_of(__doc__, SECTIONS)
+    parser.add_argument("--only", default="", metavar="NAME,NAME", help="these kernels alone")
+    asked = asked_of(parser, SECTIONS)
     only = [name for name in asked.only.split(",") if name]
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    smi = subprocess.run(query, capture_output=True, text=True, check=True)
-    chip, driver = smi.stdout.strip().splitlines()[0].split(", ")
-    record: Report = {"chip": chip, "driver": driver, "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
-    out = Path(os.environ.get("OUT", "out"))
-    out.mkdir(parents=True, exist_ok=True)
-    failed = False
-    for name in asked.sections or SECTIONS:
-        begin = time.perf_counter()
-        try:
-            record[name] = SECTIONS[name](only)
-        except Exception:  # noqa: BLE001 - the other sections are still worth their device time
-            traceback.print_exc()
-            record[name] = {"failed": traceback.format_exc()[-2000:]}
-            failed = True
-        print(f"-- {name} {time.perf_counter() - begin:.1f}s", flush=True)
-        (out / "torch.json").write_text(json.dumps(record, indent=1) + "\n")
+    record: Report = {**gpu(), "date": today()}
+    out, failed = out_folder(), False
+    wanted = {name: functools.partial(SECTIONS[name], only) for name in asked.sections}
+    for name, found, seconds in each_run(wanted, lambda text: {"failed": text}):
+        record[name] = found
+        failed = failed or "failed" in found
+        print(f"-- {name} {seconds:.1f}s", flush=True)
+        write(out / "torch.json", record)
     rows = [row for section in record.values() if isinstance(section, dict) for row in section.values()]
     return int(failed or any(isinstance(row, dict) and not row.get("as_expected", True) for row in rows))
 

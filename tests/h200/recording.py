@@ -1,0 +1,92 @@
+"""What the scripts of this folder share: they run the sections that are named, else all, one after the other, and leave
+a record of each in a folder as soon as it is done, with the chip, its driver and the date.
+
+Imports nothing but the standard library, since not every machine with a GPU has more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Report = dict[str, Any]
+Section = Callable[[], Report]
+
+
+class Sections(dict[str, Section]):
+    """What a script can do, by name, in the order in which it stands there."""
+
+    def section(self, function: Section) -> Section:
+        """Add a function, as a decorator."""
+        self[function.__name__] = function
+        return function
+
+
+def parser_of(text: str | None, sections: Collection[str]) -> argparse.ArgumentParser:
+    """For the names of sections; `text` is the script's docstring."""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0] if text else None)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections))
+    return parser
+
+
+def asked_of(
+    parser: argparse.ArgumentParser, sections: Collection[str], arguments: Sequence[str] | None = None
+) -> argparse.Namespace:
+    """What the command line says, `sections` being all where it names none. Exits when it names one there isn't."""
+    asked = parser.parse_args(arguments)
+    if unknown := [name for name in asked.sections if name not in sections]:
+        parser.error(f"there is no section {unknown[0]}")
+    asked.sections = asked.sections or list(sections)
+    return asked
+
+
+def each_run(sections: Mapping[str, Section], failed: Callable[[str], Report]) -> Iterator[tuple[str, Report, float]]:
+    """Name, report and seconds of each, as it comes to its end; `failed` makes a report of the end of a traceback."""
+    for name, section in sections.items():
+        begin = time.perf_counter()
+        try:
+            found = section()
+        except Exception:  # noqa: BLE001 - the other sections are still worth their device time
+            traceback.print_exc()
+            found = failed(traceback.format_exc()[-2000:])
+        yield name, found, time.perf_counter() - begin
+
+
+def gpu() -> Report:
+    """Chip and driver. Raises OSError or CalledProcessError where there is no GPU."""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    said = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+    chip, driver = said.strip().splitlines()[0].split(", ")
+    return {"chip": chip, "driver": driver}
+
+
+def today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def machine(nvcc: str | None) -> Report:
+    """What runs it, and when, to the second. A machine without a GPU has no chip."""
+    try:
+        found = gpu()
+    except (OSError, subprocess.CalledProcessError):
+        found = {"chip": None, "driver": None}
+    return {**found, "nvcc": nvcc, "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
+
+
+def out_folder() -> Path:
+    """$OUT, else ./out; made when it isn't there."""
+    out = Path(os.environ.get("OUT", "out")).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    return out
+
+
+def write(path: Path, record: Report) -> None:
+    path.write_text(json.dumps(record, indent=1) + "\n")
