@@ -27,11 +27,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import killed_judge
+from clean_fork import run_apart
 from killed_run import seconds_of
 from power_cut import Flushes, broken_json, cut, leftovers, settle
 from stub_executor import TASK, StubExecutor
@@ -46,7 +48,6 @@ from agents.settings import Budgets, Models, RunSettings
 from memory.runs import RunFolder
 from memory.tokens import COUNTER
 from tools.records import Kernel, Verdict
-from tools.space import Assignment, Space, suggest
 from tools.task import TaskSource
 
 OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.symlink", "os.truncate", "shutil.rmtree")
@@ -64,6 +65,9 @@ class Notes:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def __reduce__(self) -> tuple[type[Notes], tuple[Path]]:
+        return Notes, (self.path,)
 
     def add(self, kind: str, what: str) -> None:
         os.write(self._file, f"{kind} {what}\n".encode())
@@ -168,19 +172,8 @@ class Story:
         return Priced(seed, self.notes) if spec.model == "priced" else Autotune(seed)
 
     def child(self, play: Callable[[], None], seconds: float | None = None) -> int:
-        """`play` in a forked process, killed after so many seconds; its wait status."""
-        pid = os.fork()
-        if pid == 0:
-            try:
-                play()
-            except BaseException as error:  # noqa: BLE001 (the parent has to hear of it, whatever it is)
-                (self.root / "failure").write_text(f"{type(error).__name__}: {error}")
-                os._exit(1)
-            os._exit(0)
-        if seconds is not None:
-            time.sleep(seconds)
-            os.kill(pid, signal.SIGKILL)
-        return os.waitpid(pid, 0)[1]
+        """`play` in another process, killed after so many seconds; its exit code, or minus the signal that ended it."""
+        return run_apart(partial(_heard, play, self.root / "failure"), seconds)
 
     def recorded(self) -> set[str]:
         """Kernels with an attempt."""
@@ -206,11 +199,12 @@ def _count_operations(root: Path, fatal: int | None) -> Callable[[], int]:
     return lambda: done
 
 
-def warm_up() -> None:
-    """Load what children would load each for itself."""
-    start = Assignment(defines={"BLOCK": "1"})
-    suggest(Space(tunables={"BLOCK": ("1", "2", "4")}, start=start), [(start, 1.0)], 0)
-    COUNTER.count("word")
+def _heard(play: Callable[[], None], failure: Path) -> None:
+    try:
+        play()
+    except BaseException as error:
+        failure.write_text(f"{type(error).__name__}: {error}")
+        raise
 
 
 @dataclass
@@ -240,7 +234,7 @@ def crash(
         Story(root / "killed", model, iterations, parallel, apart=apart),
     )
     count = root / "operations"
-    status = whole.child(lambda: whole.play(count=count))
+    status = whole.child(partial(whole.play, count=count))
     if status:
         report.problems.append(f"the run that nobody kills ends with {status}: {_failure(whole)}")
         return report
@@ -260,7 +254,7 @@ def crash(
             report.problems.append(f"kill {report.kills}: measured again: {again}")
         if status == 0:
             break
-        if status != signal.SIGKILL:
+        if status != -signal.SIGKILL:
             report.problems.append(f"kill {report.kills}: ended with {status}: {_failure(story)}")
             break
         report.kills += 1
@@ -283,9 +277,9 @@ def crash(
 def _killed(story: Story, random: Random, flushes: Path, step: int, seconds: float) -> int:
     """The wait status of a process that is killed within so many file operations, or at a random time."""
     if random.random() < TIMED:
-        return story.child(lambda: story.play(flushes=flushes), seconds=random.uniform(0, seconds))
+        return story.child(partial(story.play, flushes=flushes), seconds=random.uniform(0, seconds))
     fatal = random.randint(1, step)
-    return story.child(lambda: story.play(fatal=fatal, flushes=flushes))
+    return story.child(partial(story.play, fatal=fatal, flushes=flushes))
 
 
 def _fates(random: Random, kills: int, steps: int) -> list[tuple[str, int]]:
@@ -410,7 +404,6 @@ def main() -> int:
     parser.add_argument("--apart", action="store_true", help="judge and workers are processes, and are killed too")
     parser.add_argument("--keep", action="store_true")
     asked = parser.parse_args()
-    warm_up()
     models, reports = asked.models.split(","), {}
     root = Path(tempfile.mkdtemp(prefix="warpsmith-crash-"))
     for number, model in enumerate(models):

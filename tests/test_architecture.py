@@ -45,6 +45,20 @@ def test_the_import_contracts_hold() -> None:
     assert run.returncode == 0, run.stdout
 
 
+def test_only_processes_without_threads_are_forked() -> None:
+    """A fork of one that has threads can wait for ever for what one of them holds."""
+    may = {"tools/torch_server.py", "tests/nursery.py", "tests/killed_judge.py"}
+    paths = [*MODULES, *(ROOT / "tests").glob("*.py"), *(ROOT / "bench").glob("*.py")]
+    forking = {str(path.relative_to(ROOT)) for path in paths if any(map(forks, ast.walk(ast.parse(path.read_text()))))}
+    assert forking == may
+
+
+def forks(node: ast.AST) -> bool:
+    called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    plain = ("os.fork", "os.forkpty", "pty.fork", "multiprocessing.Process", "multiprocessing.Pool")
+    return called in plain or (called.endswith("get_context") and ast.unparse(node).endswith("'fork')"))
+
+
 def test_package_files_import_nothing() -> None:
     assert all(path.read_text().strip() == "" for path in MODULES if path.name == "__init__.py")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from crash_harness import Story, differences, once, warm_up
+from crash_harness import Story, differences, once
 from power_cut import broken_json, leftovers
 
 from memory.runs import RunFolder
@@ -26,9 +27,8 @@ TAILS = {
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Story:
     """A run that nothing happens to."""
-    warm_up()
     story = Story(tmp_path_factory.mktemp("whole") / "run", "builtin", ITERATIONS)
-    assert story.child(lambda: story.play(count=story.root / "operations")) == 0
+    assert story.child(partial(story.play, count=story.root / "operations")) == 0
     return story
 
 
@@ -36,7 +36,7 @@ def killed(root: Path, whole: Story) -> Story:
     """One that was killed at two thirds of its way."""
     story = Story(root / "run", "builtin", ITERATIONS)
     fatal = int((whole.root / "operations").read_text()) * 2 // 3
-    assert story.child(lambda: story.play(fatal=fatal)) != 0
+    assert story.child(partial(story.play, fatal=fatal)) != 0
     return story
 
 

@@ -18,12 +18,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import killed_run
 import pytest
-from crash_harness import Story, differences, once, warm_up
+from crash_harness import Story, differences, once
 from power_cut import broken_json, leftovers
 from scripted_model import says
 from scripted_run import Stage, judge, proposal, reading, set_up
@@ -59,9 +60,8 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Story:
     """A run that nothing happens to."""
-    warm_up()
     story = Story(tmp_path_factory.mktemp("whole") / "run", "builtin", ITERATIONS)
-    assert story.child(lambda: story.play(count=story.root / "operations")) == 0
+    assert story.child(partial(story.play, count=story.root / "operations")) == 0
     return story
 
 
@@ -98,33 +98,35 @@ def unharmed(story: Story, whole: Story) -> list[str]:
 def harmed(story: Story, harm: Callable[[], None]) -> str:
     """The failure of a run to which that is done first; empty when it came to its end."""
     (story.root / "failure").unlink(missing_ok=True)
-
-    def play() -> None:
-        harm()
-        story.play()
-
-    return (story.root / "failure").read_text() if story.child(play) else ""
+    return (story.root / "failure").read_text() if story.child(partial(play_harmed, story, harm)) else ""
 
 
-def fail_from(root: Path, first: int, number: int) -> Callable[[], None]:
+def play_harmed(story: Story, harm: Callable[[], None], fatal: int | None = None) -> None:
+    harm()
+    story.play(fatal=fatal)
+
+
+def fail_from(root: Path, first: int, number: int) -> None:
     """From that operation below `root` on, all that write fail with that error."""
+    done, prefix = 0, str(root)
 
-    def harm() -> None:
-        done, prefix = 0, str(root)
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal done
+        writes = event in ("os.rename", "os.mkdir", "os.symlink", "os.truncate") or (
+            event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        )
+        if writes and str(arguments[0]).startswith(prefix):
+            done += 1
+            if done >= first:
+                raise OSError(number, os.strerror(number))
 
-        def hook(event: str, arguments: tuple[Any, ...]) -> None:
-            nonlocal done
-            writes = event in ("os.rename", "os.mkdir", "os.symlink", "os.truncate") or (
-                event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-            )
-            if writes and str(arguments[0]).startswith(prefix):
-                done += 1
-                if done >= first:
-                    raise OSError(number, os.strerror(number))
+    sys.addaudithook(hook)
 
-        sys.addaudithook(hook)
 
-    return harm
+def set_clock(jump: float) -> None:
+    real, real_ns = time.time, time.time_ns
+    time.time = lambda: real() + jump  # type: ignore[assignment]
+    time.time_ns = lambda: real_ns() + int(jump * 1e9)  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_wherever_writing_begins_to_fail_the_run_says_so_and_goes_on_afterwards(
     for part in parts:
         first = 1 + int(part * operations)
         story = Story(tmp_path / str(first), "builtin", ITERATIONS)
-        failure = harmed(story, fail_from(story.run.path, first, number))
+        failure = harmed(story, partial(fail_from, story.run.path, first, number))
         assert failure == "" or says in failure.lower(), failure
         measured = RunFolder(story.run.path).attempts()
         assert story.child(story.play) == 0, (story.root / "failure").read_text()
@@ -154,7 +156,7 @@ def test_wherever_writing_begins_to_fail_the_run_says_so_and_goes_on_afterwards(
 def test_a_file_that_may_grow_no_further_is_no_torn_file(tmp_path: Path, whole: Story, bytes_left: int) -> None:
     story = Story(tmp_path / "run", "builtin", ITERATIONS)
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    failure = harmed(story, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_left, hard)))
+    failure = harmed(story, partial(resource.setrlimit, resource.RLIMIT_FSIZE, (bytes_left, hard)))
     assert "can't write" in failure
     assert (story.run.path / "events.jsonl").read_bytes()[-1:] in (b"\n", b"")
     assert story.child(story.play) == 0, (story.root / "failure").read_text()
@@ -184,8 +186,7 @@ async def test_events_that_find_no_room_end_the_run_with_its_reason(stage: Stage
 IN_A_SMALL_ROOM = """
 import json, subprocess, sys
 from pathlib import Path
-from crash_harness import Story, warm_up
-warm_up()
+from crash_harness import Story
 folder, found = Path(sys.argv[1]), []
 for size in sys.argv[2:]:
     story = Story(folder / size, "builtin", 3)
@@ -246,25 +247,15 @@ async def test_a_run_folder_that_is_gone_ends_the_run_and_is_not_begun_anew(stag
 def test_a_clock_that_is_set_changes_no_end(tmp_path: Path, whole: Story, jump: float) -> None:
     """It is set amid the run, which has a time budget, is killed, and goes on by the clock as it was."""
     story = Story(tmp_path / "run", "builtin", ITERATIONS, wall_time=1800.0)
-    real, real_ns = time.time, time.time_ns
-
-    def set_clock() -> None:
-        time.time = lambda: real() + jump  # type: ignore[assignment]
-        time.time_ns = lambda: real_ns() + int(jump * 1e9)  # type: ignore[assignment]
-
     operations = int((whole.root / "operations").read_text())
 
-    def play(fatal: int | None, before: Callable[[], None]) -> int:
-        def begin() -> None:
-            before()
-            story.play(fatal=fatal)
+    def play(fatal: int | None, jump: float) -> int:
+        return story.child(partial(play_harmed, story, partial(set_clock, jump), fatal))
 
-        return story.child(begin)
-
-    assert play(operations // 3, lambda: None) != 0
-    assert play(operations // 3, set_clock) != 0
-    assert play(operations // 4, lambda: None) != 0
-    assert play(None, set_clock) == 0, (story.root / "failure").read_text()
+    assert play(operations // 3, 0.0) != 0
+    assert play(operations // 3, jump) != 0
+    assert play(operations // 4, 0.0) != 0
+    assert play(None, jump) == 0, (story.root / "failure").read_text()
     assert unharmed(story, whole) == []
     elapsed = [e["elapsed"] for e in RunFolder(story.run.path).events() if "elapsed" in e]
     assert elapsed == sorted(elapsed) and elapsed[-1] < 1800.0

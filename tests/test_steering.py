@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import io
-import multiprocessing
 import os
 import signal
 import stat
 from collections.abc import Sequence
-from multiprocessing.context import ForkServerContext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import steered_run
+from clean_fork import run_apart
 from rich.console import Console
 from scripted_model import calls, says
 from scripted_run import Stage, hypothesis, judge, proposal, reading, set_up
@@ -437,13 +437,11 @@ def test_what_was_given_to_a_killed_run_is_heeded_by_the_next_process(tmp_path: 
         acts.Approval(on=False),
     ]
     run = RunFolder.create(tmp_path, "stub", {})
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["steered_run", "agents.drive", "optuna"])
     for action in given:
         give(run.path, action)
         for when in ("given", "told"):
-            assert play_and_die(processes, run.path, when) == -signal.SIGKILL, (action, when)
-    assert play_and_die(processes, run.path, "never") == 0
+            assert run_apart(partial(steered_run.main, str(run.path), when)) == -signal.SIGKILL, (action, when)
+    assert run_apart(partial(steered_run.main, str(run.path), "never")) == 0
     run = RunFolder(run.path)
     told = [line for line in run.events() if line["event"] in ("steered", "answered", "steer_refused", "exported")]
     names = {"answered": "ask", "exported": "exported"}
@@ -451,10 +449,3 @@ def test_what_was_given_to_a_killed_run_is_heeded_by_the_next_process(tmp_path: 
     assert run.standing_hints() == ["rows are short"] and Wishes.of(run.events()).pinned == "a0"
     assert [a.person for a in run.attempts() if a.person] == ["wider"]
     assert sum(line["event"] == "attempt_judged" for line in run.events()) == len(run.attempts())
-
-
-def play_and_die(processes: ForkServerContext, folder: Path, when: str) -> int | None:
-    process = processes.Process(target=steered_run.main, args=(str(folder), when))
-    process.start()
-    process.join(120)
-    return process.exitcode
