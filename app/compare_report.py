@@ -11,6 +11,7 @@ from app.exits import DONE
 from app.inputs import find_run
 from app.pages import rendered
 from app.plot_curves import Curve, curves
+from app.plot_frame import pictures
 from app.quantities import span
 from app.report import writable
 from memory.files import write_atomically
@@ -56,6 +57,6 @@ def _pictures(group: Group) -> dict[str, str]:
         timed = tuple((m.elapsed, m.speedup) for m in run.curve)
         by_time.append(Curve(run.letter, f"{run.model}, {run.run}", timed, run.elapsed))
     return {
-        "by_attempt": curves(by_attempt, "attempts", lambda value: f"{value:g}"),
-        "by_time": curves(by_time, "time at work", span),
+        "by_attempt": pictures(lambda frame: curves(frame, by_attempt, "attempts", lambda value: f"{value:g}")),
+        "by_time": pictures(lambda frame: curves(frame, by_time, "time at work", span)),
     }

@@ -6,9 +6,9 @@ A line is told from the others by its letter at its end, by its colour and by it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from app.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, grid_x, grid_y, label, quoted, svg
+from app.plot_frame import Frame, Scale, grid_x, grid_y, label, svg, tooltip
 
 STYLES = 6
 """Colours with their dashes; then they begin anew."""
@@ -26,25 +26,27 @@ class Curve:
     end: float
 
 
-def curves(lines: Sequence[Curve], axis: str, tell: Callable[[float], str]) -> str:
+def curves(frame: Frame, lines: Sequence[Curve], axis: str, tell: Callable[[float], str]) -> str:
     """The picture; `tell` says a value along the horizontal axis. Empty when no run has a point."""
     drawn = [(place, line) for place, line in enumerate(lines) if line.points]
     if not drawn:
         return ""
     ratios = [ratio for _, line in drawn for _, ratio in line.points]
     furthest = max(max(line.end, line.points[-1][0]) for _, line in drawn)
-    x = Scale(0.0, furthest or 1.0, LEFT, WIDTH - RIGHT, log=False)
-    y = _vertical(min([*ratios, 1.0]), max([*ratios, 1.0]))
-    parts = [grid_y(y, [(tick, f"{tick:g}x") for tick in y.ticks()])]
-    parts.append(grid_x(x, [(tick, tell(tick)) for tick in x.ticks()], axis))
+    frame = replace(frame, right=max(frame.right, _LABEL))
+    x = Scale(0.0, furthest or 1.0, frame.left, frame.end, log=False)
+    y = _vertical(frame, min([*ratios, 1.0]), max([*ratios, 1.0]))
+    parts = [grid_y(frame, y, [(tick, f"{tick:g}x") for tick in y.ticks()])]
+    parts.append(grid_x(frame, x, [(tick, tell(tick)) for tick in x.ticks()], axis))
     at = y(1.0)
-    parts.append(f'<line class="level one" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}"/>')
-    parts += _lines(drawn, x, y)
+    parts.append(f'<line class="level one" x1="{frame.left}" x2="{frame.end}" y1="{at}" y2="{at}"/>')
+    parts += _lines(frame, drawn, x, y)
     told = "; ".join(f"{line.letter} {line.points[-1][1]:.2f}x" for _, line in drawn)
-    return svg(parts, "best so far against the baseline", f"Best so far against the baseline, by {axis}: {told}")
+    title = f"Best so far against the baseline, by {axis}: {told}"
+    return svg(frame, parts, "best so far against the baseline", title)
 
 
-def _lines(drawn: Sequence[tuple[int, Curve]], x: Scale, y: Scale) -> list[str]:
+def _lines(frame: Frame, drawn: Sequence[tuple[int, Curve]], x: Scale, y: Scale) -> list[str]:
     parts: list[str] = []
     taken: list[tuple[float, float]] = []
     for place, line in sorted(drawn, key=lambda pair: -pair[1].points[-1][1]):
@@ -57,17 +59,17 @@ def _lines(drawn: Sequence[tuple[int, Curve]], x: Scale, y: Scale) -> list[str]:
         while any(abs(end - tx) < _LABEL and abs(text_at - ty) < 15 for tx, ty in taken):
             text_at += 3
         taken.append((end, text_at))
-        tip = quoted(f"{line.letter}: {line.name}, {line.points[-1][1]:.2f}x in the end")
+        tip = tooltip(frame, f"{line.letter}: {line.name}, {line.points[-1][1]:.2f}x in the end")
         parts.append(
-            f'<g><title>{tip}</title><path class="line c{place % STYLES}" d="{path}H{end}"/>'
+            f'<g>{tip}<path class="line c{place % STYLES}" d="{path}H{end}"/>'
             f'<circle class="end c{place % STYLES}" cx="{end}" cy="{height}" r="4"/>'
             f"{label(end + 9, text_at, f'{line.letter}  {line.points[-1][1]:.2f}x', style='name')}</g>"
         )
     return parts
 
 
-def _vertical(low: float, high: float) -> Scale:
+def _vertical(frame: Frame, low: float, high: float) -> Scale:
     if high > 4 * low:
-        return Scale(low / 1.2, high * 1.2, HEIGHT - BOTTOM, TOP, log=True)
+        return Scale(low / 1.2, high * 1.2, frame.floor, frame.top, log=True)
     pad = (high - low) * 0.12 or 0.1
-    return Scale(max(0.0, low - pad), high + pad, HEIGHT - BOTTOM, TOP, log=False)
+    return Scale(max(0.0, low - pad), high + pad, frame.floor, frame.top, log=False)

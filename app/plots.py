@@ -8,14 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Literal
 
-from app.plain import one_line
+from app.plot_frame import ROW, Frame, Scale, grid_x, grid_y, label, svg, thinned, tooltip, width_of, x_axis
 from app.quantities import amount, duration, short
 
-WIDTH, HEIGHT = 760, 340
-LEFT, RIGHT, TOP, BOTTOM = 66, 132, 24, 56
 Mark = Literal["kept", "other", "rejected"]
 _CROWD = 80
 """Attempts from which marks are drawn smaller."""
@@ -51,67 +48,51 @@ class Spot:
     style: Literal["start", "best", "baseline"]
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Maps values to pixels, linearly or by logarithm."""
-
-    low: float
-    high: float
-    first: float
-    last: float
-    log: bool
-
-    def __call__(self, value: float) -> float:
-        low, high, x = (math.log(v) if self.log else v for v in (self.low, self.high, value))
-        return round(self.first + (x - low) / (high - low) * (self.last - self.first), 1)
-
-    def ticks(self) -> list[float]:
-        return _log_ticks(self.low, self.high) if self.log else _linear_ticks(self.low, self.high)
-
-
-def progress(points: Sequence[Point], levels: Sequence[Level]) -> str:
+def progress(frame: Frame, points: Sequence[Point], levels: Sequence[Level]) -> str:
     """Time of every attempt, the best so far as a step line, rejected attempts in a lane of their own."""
     timed = [p.seconds for p in points if p.seconds is not None]
     values = timed + [level.seconds for level in levels]
     if not values:
         return ""
     log = max(values) > 4 * min(values)
-    y = _vertical(min(values), max(values), log)
-    x = Scale(-0.5, max(len(points) - 0.5, 0.5), LEFT, WIDTH - RIGHT, log=False)
-    lane = HEIGHT - BOTTOM + 8
-    parts = [grid_y(y, [(t, short(t, "s")) for t in y.ticks()]), _attempt_axis(x, points)]
-    parts += _levels(levels, y)
+    y = _vertical(frame, min(values), max(values), log)
+    x = Scale(-0.5, max(len(points) - 0.5, 0.5), frame.left, frame.end, log=False)
+    lane = frame.floor + 8
+    parts = [grid_y(frame, y, [(t, short(t, "s")) for t in y.ticks()]), _attempt_axis(frame, x, points)]
+    parts += (_levels_below if frame.is_slim else _levels_beside)(frame, levels, y)
     parts += [_best_line(points, x, y)]
     for index, point in enumerate(points):
         at = y(point.seconds) if point.seconds is not None else lane
-        parts.append(_mark(point, x(index), at, 1.0 if len(points) <= _CROWD else 0.7))
+        tip = tooltip(frame, point.label)
+        parts.append(_mark(point, x(index), at, 1.0 if len(points) <= _CROWD else 0.7, tip))
     text = f"time of one call by attempt{', logarithmic scale' if log else ''}"
-    return svg(parts, text, f"Progress: {text}; {len(points)} attempts")
+    below = ROW * len(levels) if frame.is_slim else 0
+    return svg(frame, parts, text, f"Progress: {text}; {len(points)} attempts", frame.height + below)
 
 
-def roofline(spots: Sequence[Spot], bandwidth: float, peak: float | None) -> str:
+def roofline(frame: Frame, spots: Sequence[Spot], bandwidth: float, peak: float | None) -> str:
     """Measured rates under the measured roofs, both axes logarithmic; `bandwidth` bytes/s, `peak` flop/s."""
     usable = [spot for spot in spots if spot.intensity > 0 and spot.rate > 0]
     if not usable or bandwidth <= 0:
         return ""
     ridge = peak / bandwidth if peak else None
     xs = [spot.intensity for spot in usable] + ([ridge] if ridge else [])
-    x = Scale(min(xs) / 4, max(xs) * 4, LEFT, WIDTH - RIGHT, log=True)
+    x = Scale(min(xs) / 4, max(xs) * 4, frame.left, frame.end, log=True)
     top = peak or bandwidth * max(xs)
-    y = _vertical(min(spot.rate for spot in usable), top, log=True)
+    y = _vertical(frame, min(spot.rate for spot in usable), top, log=True)
     ticks = [(t, f"{t:g}") for t in x.ticks()]
     parts = [
-        grid_y(y, [(t, short(t, "")) for t in y.ticks()]),
-        grid_x(x, ticks, "floating-point operations per byte moved"),
+        grid_y(frame, y, [(t, short(t, "")) for t in y.ticks()]),
+        grid_x(frame, x, ticks, "floating-point operations per byte moved"),
     ]
-    parts.append(_roof(x, y, bandwidth, peak))
-    parts += _spots(usable, x, y)
-    return svg(
-        parts, "floating-point operations per second", "Roofline: measured rates under the measured bandwidth and peak"
-    )
+    parts += _roof(frame, x, y, bandwidth, peak)
+    parts += _spots(frame, usable, x, y)
+    title = "Roofline: measured rates under the measured bandwidth and peak"
+    return svg(frame, parts, "floating-point operations per second", title)
 
 
 def bars(
+    frame: Frame,
     values: Sequence[tuple[str, float, str]],
     y_label: str,
     x_label: str,
@@ -122,87 +103,67 @@ def bars(
     highest = max((height for _, height, _ in values), default=0.0)
     if highest <= 0:
         return ""
-    y = Scale(0.0, highest * 1.1, HEIGHT - BOTTOM, TOP, log=False)
-    x = Scale(-0.5, max(len(values) - 0.5, 0.5), LEFT, WIDTH - RIGHT, log=False)
-    width = max(1.0, min(40.0, 0.8 * (WIDTH - RIGHT - LEFT) / len(values)))
-    parts = [grid_y(y, [(tick, tell(tick)) for tick in y.ticks()])]
-    step = max(1, -(-len(values) // 20))
-    for index, (name, height, tip) in enumerate(values):
+    y = Scale(0.0, highest * 1.1, frame.floor, frame.top, log=False)
+    x = Scale(-0.5, max(len(values) - 0.5, 0.5), frame.left, frame.end, log=False)
+    width = max(1.0, min(40.0, 0.8 * (frame.end - frame.left) / len(values)))
+    parts = [grid_y(frame, y, [(tick, tell(tick)) for tick in y.ticks()])]
+    for index, (_, height, tip) in enumerate(values):
         left, top = round(x(index) - width / 2, 1), y(height)
         parts.append(
-            f'<rect class="bar" x="{left}" y="{top}" width="{width:.1f}" height="{HEIGHT - BOTTOM - top:.1f}">'
-            f"<title>{quoted(tip)}</title></rect>"
+            f'<rect class="bar" x="{left}" y="{top}" width="{width:.1f}" height="{frame.floor - top:.1f}">'
+            f"{tooltip(frame, tip)}</rect>"
         )
-        if index % step == 0:
-            parts.append(label(x(index), HEIGHT - BOTTOM + 18, name, "middle"))
-    return svg([*parts, x_axis(x_label)], y_label, f"{y_label} by {x_label}")
+    names = thinned([(x(index), name) for index, (name, _, _) in enumerate(values)], frame.end - frame.left)
+    parts += [label(at, frame.floor + 18, name, "middle") for at, name in names]
+    return svg(frame, [*parts, x_axis(frame, x_label)], y_label, f"{y_label} by {x_label}")
 
 
-def _vertical(low: float, high: float, log: bool) -> Scale:
+def _vertical(frame: Frame, low: float, high: float, log: bool) -> Scale:
     if log:
-        return Scale(low / 1.5, high * 1.4, HEIGHT - BOTTOM, TOP, log=True)
+        return Scale(low / 1.5, high * 1.4, frame.floor, frame.top, log=True)
     pad = (high - low) * 0.15 or high * 0.1
-    return Scale(max(0.0, low - pad), high + pad, HEIGHT - BOTTOM, TOP, log=False)
+    return Scale(max(0.0, low - pad), high + pad, frame.floor, frame.top, log=False)
 
 
-def svg(parts: Sequence[str], y_label: str, title: str, height: int = HEIGHT) -> str:
-    """The whole picture; `title` is what it is called where it can't be seen."""
-    body = "\n".join(part for part in parts if part)
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{quoted(title)}">\n'
-        f"<title>{quoted(title)}</title>\n{body}\n"
-        f'<text class="axis" x="{LEFT}" y="{TOP - 10}">{quoted(y_label)}</text>\n</svg>'
-    )
+def _attempt_axis(frame: Frame, x: Scale, points: Sequence[Point]) -> str:
+    names = thinned([(x(index), point.attempt) for index, point in enumerate(points)], frame.end - frame.left)
+    lines = [label(at, frame.floor + 28, name, "middle") for at, name in names]
+    if not frame.is_slim and any(point.mark == "rejected" for point in points):
+        lines.append(label(frame.end + 8, frame.floor + 12, "rejected"))
+    return "\n".join([*lines, x_axis(frame, "attempt")])
 
 
-def grid_y(y: Scale, ticks: Sequence[tuple[float, str]]) -> str:
-    """Horizontal lines with their labels to the left."""
-    lines = []
-    for value, text in ticks:
-        at = y(value)
-        lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}"/>')
-        lines.append(label(LEFT - 8, at + 4, text, "end"))
-    return "\n".join(lines)
-
-
-def grid_x(x: Scale, ticks: Sequence[tuple[float, str]], name: str) -> str:
-    """Vertical lines with their labels below, and what is along the axis."""
-    lines = []
-    for value, text in ticks:
-        lines.append(f'<line class="grid" x1="{x(value)}" x2="{x(value)}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
-        lines.append(label(x(value), HEIGHT - BOTTOM + 18, text.strip(), "middle"))
-    lines.append(x_axis(name))
-    return "\n".join(lines)
-
-
-def x_axis(name: str) -> str:
-    """What is along the horizontal axis, below it."""
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    return f'<text class="axis" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{quoted(name)}</text>'
-
-
-def _attempt_axis(x: Scale, points: Sequence[Point]) -> str:
-    step = max(1, -(-len(points) // 10))
-    lines = [label(x(i), HEIGHT - BOTTOM + 28, points[i].attempt, "middle") for i in range(0, len(points), step)]
-    if any(point.mark == "rejected" for point in points):
-        lines.append(label(WIDTH - RIGHT + 8, HEIGHT - BOTTOM + 12, "rejected"))
-    return "\n".join([*lines, x_axis("attempt")])
-
-
-def _levels(levels: Sequence[Level], y: Scale) -> list[str]:
+def _levels_beside(frame: Frame, levels: Sequence[Level], y: Scale) -> list[str]:
     """The lines and their labels; labels that would overlap are pushed apart."""
     parts: list[str] = []
     last = -math.inf
     for level in sorted(levels, key=lambda level: y(level.seconds)):
-        at = y(level.seconds)
-        text_at = max(at + 4, last + 30)
+        text_at = max(y(level.seconds) + 4, last + 30)
         last = text_at
-        parts.append(
-            f'<line class="level {level.style}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}"/>'
-            + label(WIDTH - RIGHT + 8, text_at, level.name, style=level.style)
-            + label(WIDTH - RIGHT + 8, text_at + 14, duration(level.seconds), style=level.style)
-        )
+        parts += [
+            _level(level, frame.left, frame.end, y(level.seconds)),
+            label(frame.end + 8, text_at, level.name, style=level.style),
+            label(frame.end + 8, text_at + 14, duration(level.seconds), style=level.style),
+        ]
     return parts
+
+
+def _levels_below(frame: Frame, levels: Sequence[Level], y: Scale) -> list[str]:
+    """The lines, and below the picture a row for each that says what it is."""
+    parts: list[str] = []
+    for place, level in enumerate(sorted(levels, key=lambda level: y(level.seconds))):
+        row = frame.height + 8 + ROW * place
+        text = f"{level.name}, {duration(level.seconds)}"
+        parts += [
+            _level(level, frame.left, frame.end, y(level.seconds)),
+            _level(level, 4, frame.left - 8, row - 4),
+            label(frame.left, row, text, style=level.style),
+        ]
+    return parts
+
+
+def _level(level: Level, left: float, right: float, at: float) -> str:
+    return f'<line class="level {level.style}" x1="{left}" x2="{right}" y1="{at}" y2="{at}"/>'
 
 
 def _best_line(points: Sequence[Point], x: Scale, y: Scale) -> str:
@@ -215,8 +176,7 @@ def _best_line(points: Sequence[Point], x: Scale, y: Scale) -> str:
     return f'<path class="best-line" d="{path}H{x(len(points) - 0.5)}"/>'
 
 
-def _mark(point: Point, x: float, y: float, size: float) -> str:
-    tip = f"<title>{quoted(point.label)}</title>"
+def _mark(point: Point, x: float, y: float, size: float, tip: str) -> str:
     if point.seconds is None:
         arm = round(4 * size, 1)
         cross = f"M{round(x - arm, 1)} {y - arm}l{2 * arm} {2 * arm}m0 {-2 * arm}l{-2 * arm} {2 * arm}"
@@ -225,21 +185,28 @@ def _mark(point: Point, x: float, y: float, size: float) -> str:
     return f'<circle class="mark {point.mark}" cx="{x}" cy="{y}" r="{radius}">{tip}</circle>'
 
 
-def _roof(x: Scale, y: Scale, bandwidth: float, peak: float | None) -> str:
+def _roof(frame: Frame, x: Scale, y: Scale, bandwidth: float, peak: float | None) -> list[str]:
     right = x.high if peak is None else min(x.high, peak / bandwidth)
     start = max(x.low, y.low / bandwidth)
     path = f"M{x(start)} {y(start * bandwidth)}L{x(right)} {y(min(right * bandwidth, y.high))}"
     middle = math.sqrt(start * right)
-    labels = label(x(middle) - 12, y(min(middle * bandwidth, y.high)) - 8, amount(bandwidth, "B/s"), "end")
+    slope_x, slope_y, slope = x(middle), y(min(middle * bandwidth, y.high)), amount(bandwidth, "B/s")
+    if slope_x - 12 - width_of(slope) > frame.left:
+        labels = [label(slope_x - 12, slope_y - 8, slope, "end")]
+    else:
+        labels = [label(slope_x + 12, slope_y + 14, slope)]
     if peak is not None:
-        path += f"H{WIDTH - RIGHT}"
-        labels += label(WIDTH - RIGHT + 8, y(peak) + 4, "peak")
-        labels += label(WIDTH - RIGHT + 8, y(peak) + 18, amount(peak, "FLOP/s"))
-    return f'<path class="roof" d="{path}"/>{labels}'
+        path += f"H{frame.end}"
+        flat = amount(peak, "FLOP/s")
+        if frame.is_slim:
+            labels.append(label(frame.end, y(peak) - 8, f"peak {flat}", "end"))
+        else:
+            labels += [label(frame.end + 8, y(peak) + 4, "peak"), label(frame.end + 8, y(peak) + 18, flat)]
+    return [f'<path class="roof" d="{path}"/>', *labels]
 
 
-def _spots(spots: Sequence[Spot], x: Scale, y: Scale) -> list[str]:
-    """The kernels, labelled to the right; labels that would overlap are pushed apart."""
+def _spots(frame: Frame, spots: Sequence[Spot], x: Scale, y: Scale) -> list[str]:
+    """The kernels, labelled to the right where there is room; labels that would overlap are pushed apart."""
     parts: list[str] = []
     taken: list[tuple[float, float]] = []
     for spot in sorted(spots, key=lambda spot: -spot.rate):
@@ -248,38 +215,10 @@ def _spots(spots: Sequence[Spot], x: Scale, y: Scale) -> list[str]:
         while any(abs(px - tx) < 150 and abs(text_at - ty) < 15 for tx, ty in taken):
             text_at += 3
         taken.append((px, text_at))
-        tip = f"{spot.name}: {amount(spot.rate, 'FLOP/s')}"
-        parts.append(
-            f'<circle class="spot {spot.style}" cx="{px}" cy="{py}" r="5"><title>{quoted(tip)}</title></circle>'
-            + label(px + 10, text_at, spot.name)
-        )
+        fits = px + 10 + width_of(spot.name) < frame.width
+        tip = tooltip(frame, f"{spot.name}: {amount(spot.rate, 'FLOP/s')}")
+        parts += [
+            f'<circle class="spot {spot.style}" cx="{px}" cy="{py}" r="5">{tip}</circle>',
+            label(px + 10, text_at, spot.name) if fits else label(px - 10, text_at, spot.name, "end"),
+        ]
     return parts
-
-
-def label(x: float, y: float, text: str, anchor: str = "start", style: str = "") -> str:
-    """A text in the picture."""
-    kind = f"tick {style}".strip()
-    return f'<text class="{kind}" x="{x}" y="{y}" text-anchor="{anchor}">{quoted(text)}</text>'
-
-
-def quoted(text: str) -> str:
-    """Text that others may have written, as it can stand in a picture or an attribute of it."""
-    return escape(one_line(text))
-
-
-def _linear_ticks(low: float, high: float) -> list[float]:
-    raw = (high - low) / 5
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * m for m in (1, 2, 5, 10) if power * m >= raw)
-    first = math.ceil(low / step)
-    return [k * step for k in range(first, math.floor(high / step) + 1)]
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten, with 2 and 5 between them where there is room for them."""
-    decades = math.log10(high / low)
-    steps = (1, 2, 5) if decades < 2.5 else (1,)
-    stride = max(1, math.ceil(decades / 6))
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    ticks = [m * 10.0**e for e in range(first, last + 1, stride) for m in steps]
-    return [tick for tick in ticks if low <= tick <= high]

@@ -15,6 +15,7 @@ from agents.reflection import rates_of
 from app import quantities
 from app.pages import rendered
 from app.plot_claim import claim
+from app.plot_frame import pictures
 from app.plots import Level, Mark, Point, progress
 from app.report_claim import Subject, main_baseline, subjects
 from app.report_commands import check_command, command, exports, profile_command
@@ -67,7 +68,7 @@ def page_fields(run: RunFolder) -> dict[str, object]:
         "facts": facts,
         "baseline": baseline,
         "subjects": held,
-        "claim": claim(held),
+        "claim": pictures(lambda frame: claim(frame, held)),
         "attempts": attempts,
         "tally": _tally(summary),
         "rates": rates_of(attempts, scores),
@@ -117,7 +118,8 @@ def progress_of(attempts: Sequence[Attempt], held: Sequence[Subject], refuted: f
         for s in held
         if s.style in ("baseline", "limit")
     ]
-    return progress([_point(attempt, attempt.id in refuted) for attempt in attempts], levels)
+    points = [_point(attempt, attempt.id in refuted) for attempt in attempts]
+    return pictures(lambda frame: progress(frame, points, levels))
 
 
 def hardware_rows(facts: TaskFacts | None) -> list[tuple[str, str]]:

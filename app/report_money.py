@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app import quantities
+from app.plot_frame import pictures
 from app.plots import bars
 from app.spending import Round, Spending
 from memory.runs import RunFolder
@@ -11,21 +12,23 @@ from memory.runs import RunFolder
 def spending_fields(run: RunFolder, spending: Spending) -> dict[str, object]:
     """What the template shows of it."""
     several = len(spending.rows) > 1
+    told = [(str(r.iteration), r, f"iteration {r.iteration}: {_round_words(r)}") for r in spending.rounds]
+    dollars = [(name, r.dollars, tip) for name, r, tip in told]
+    tokens = [(name, r.tokens, tip) for name, r, tip in told]
     return {
         "spending": spending,
         "spending_rows": [*spending.rows, *([spending.total] if several else [])],
         "corrections": quantities.tally(spending.corrections),
         "budget_words": budget_words(run),
-        "money": bars(
-            [(str(r.iteration), r.dollars, f"iteration {r.iteration}: {_round_words(r)}") for r in spending.rounds],
-            "US dollars",
-            "iteration",
-        ),
-        "token_bars": bars(
-            [(str(r.iteration), r.tokens, f"iteration {r.iteration}: {_round_words(r)}") for r in spending.rounds],
-            "tokens, in and out",
-            "iteration",
-            lambda height: quantities.tokens(round(height)),
+        "money": pictures(lambda frame: bars(frame, dollars, "US dollars", "iteration")),
+        "token_bars": pictures(
+            lambda frame: bars(
+                frame,
+                tokens,
+                "tokens, in and out",
+                "iteration",
+                lambda height: quantities.tokens(round(height)),
+            )
         ),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from app.plot_frame import pictures
 from app.plots import Spot, roofline
 from app.summary import Summary
 from tools.facts import TaskFacts
@@ -26,7 +27,7 @@ def roofline_of(summary: Summary, facts: TaskFacts | None, baseline: str) -> str
         (baseline, row.baseline_seconds, "baseline"),
     ]
     spots = [Spot(name, work.flops / work.bytes, work.flops / s, style) for name, s, style in times if s]
-    return roofline(spots, bandwidth, peak)
+    return pictures(lambda frame: roofline(frame, spots, bandwidth, peak))
 
 
 def _roofs(facts: TaskFacts) -> tuple[float | None, float | None]:

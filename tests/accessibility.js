@@ -42,6 +42,27 @@
     for (const head of table.querySelectorAll('thead th')) if (!head.textContent.trim()) say(head, 'empty head');
   }
 
+  // Pictures: words that are cut off, too small to read, or written over each other.
+  const SMALLEST = 9.5; // pixels
+  for (const picture of all('svg')) {
+    if (!shown(picture)) continue;
+    const frame = picture.getBoundingClientRect();
+    const holder = picture.parentElement.getBoundingClientRect();
+    const scale = frame.width / (picture.viewBox.baseVal?.width || frame.width);
+    const texts = [...picture.querySelectorAll('text')].map((text) => [text, text.getBoundingClientRect()]);
+    texts.forEach(([text, box], place) => {
+      const edges = [Math.max(frame.left, holder.left) - 1, Math.min(frame.right, holder.right) + 1];
+      if (box.left < edges[0] || box.right > edges[1] || box.top < frame.top - 1 || box.bottom > frame.bottom + 1)
+        say(text, 'cut off');
+      if (parseFloat(getComputedStyle(text).fontSize) * scale < SMALLEST) say(text, 'too small');
+      for (const [other, its] of texts.slice(place + 1)) {
+        const across = Math.min(box.right, its.right) - Math.max(box.left, its.left);
+        const down = Math.min(box.bottom, its.bottom) - Math.max(box.top, its.top);
+        if (across > 1 && down > box.height / 3) say(text, `under ${other.textContent}`);
+      }
+    });
+  }
+
   // The keyboard: what scrolls takes the focus, or holds something that does.
   for (const element of all('*')) {
     const scrolls = ['auto', 'scroll'].includes(getComputedStyle(element).overflowX);

@@ -76,7 +76,7 @@ def test_what_is_claimed_is_seen_and_pictures_have_their_tooltips(chromium: Wind
             assert words in visit.words
         tips = visit.page.eval_on_selector_all("#progress circle title", "all => all.map(each => each.textContent)")
         assert any(tip.startswith("a21: ") and "kept" in tip for tip in tips)
-        assert visit.page.locator("#claim svg").bounding_box()["width"] > 600
+        assert visit.page.locator("#claim svg.broad").bounding_box()["width"] > 600
         visit.page.locator("#best details summary").last.click()
         assert visit.page.locator("#best pre.source").is_visible()
         assert visit.page.locator("nav a").count() == visit.page.locator("nav a >> visible=true").count()
@@ -110,6 +110,10 @@ def test_what_a_page_showed_when_a_test_failed_is_kept_until_the_test_runs_again
         assert not kept.exists()
 
 
+def _picture(words: str) -> str:
+    return f"<main><h1>x</h1><svg role=img aria-label=x width=100 height=50 viewBox='0 0 100 50'>{words}</svg></main>"
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -120,6 +124,9 @@ def test_what_a_page_showed_when_a_test_failed_is_kept_until_the_test_runs_again
         ("<main><h1>x</h1><a href='#y'>y</a></main>", "leads nowhere"),
         ("<main><h1>x</h1><pre style='overflow:auto;width:40px'>a long line that scrolls</pre></main>", "no focus"),
         ("<h1>x</h1>", "not one main"),
+        (_picture("<text x=80 y=20>much too long</text>"), "cut off"),
+        (_picture("<text x=5 y=20 font-size=4>small</text>"), "too small"),
+        (_picture("<text x=5 y=20>one</text><text x=9 y=22>two</text>"), "under two"),
     ],
 )
 def test_the_check_finds_what_it_is_for(chromium: Window, body: str, said: str) -> None:
