@@ -1,0 +1,171 @@
+"""Why evaluations of one kernel differ: what is kept the same from one measurement to the next, and how far they lie
+apart then. And how often a kernel that races against itself is called faster.
+
+    python -P tests/h200/spread_parts_on_gpu.py [worker process outputs code order itself]
+
+Runs where warpsmith, PyCUDA, the CUDA toolkit and a GPU are; writes `spread_<section>.json` to $OUT (else ./out), with
+chip, driver and date, to be kept under tests/golden/h200/speed/.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
+
+from recording import Report, Sections, asked_of, each_run, machine, out_folder, parser_of, write  # noqa: E402
+
+from tools.buffers import OutputBuffers  # noqa: E402
+from tools.cuda_process import CudaWorker  # noqa: E402
+from tools.judge import Judge, open_task  # noqa: E402
+from tools.race import Inspection, Race, Terms  # noqa: E402
+from tools.records import Accepted, Kernel  # noqa: E402
+from tools.runner import Runner  # noqa: E402
+from tools.targets.base import Build  # noqa: E402
+from tools.targets.cuda import CudaTarget  # noqa: E402
+from tools.task import TaskSource, read_task  # noqa: E402
+
+SECTIONS = Sections()
+TIMES, RACES = 10, 8
+TERMS = Terms(seconds=0.2, least=24, most=120)
+Medians = dict[str, list[float]]
+
+
+def softmax() -> tuple[TaskSource, Kernel]:
+    source = read_task(ROOT / "examples/softmax")
+    return source, source.start["cuda"]
+
+
+@contextmanager
+def ready() -> Iterator[tuple[Judge, Build]]:
+    source, kernel = softmax()
+    with open_task(source, "cuda") as judge:
+        yield judge, judge.build_variant(kernel, "release")
+
+
+def timed(judge: Judge, runner: Runner, found: Medians, order: Sequence[int] | None = None) -> None:
+    """Add the median of some calls on each workload, in that order or a random one."""
+    runner.drop_readings()
+    race = Race(judge.content, [runner], Inspection(runner))
+    race.warm_up(list(range(len(judge.names))))
+    for workload in order or judge.shuffled_workloads():
+        race.run(workload, TERMS)
+        found.setdefault(judge.names[workload], []).append(statistics.median(runner.seconds(workload)))
+
+
+def apart(found: Medians) -> Report:
+    shares = {name: (max(times) - min(times)) / statistics.median(times) for name, times in found.items()}
+    return {"seconds": found, "spread": shares}
+
+
+def in_workers(judge: Judge, build: Build, order: Sequence[int] | None = None) -> Report:
+    """A new worker each time."""
+    found: Medians = {}
+    with judge.lock():
+        for _ in range(TIMES):
+            with judge.runner(build) as runner:
+                timed(judge, runner, found, order)
+    return apart(found)
+
+
+@SECTIONS.section
+def worker() -> Report:
+    """One worker, again and again: all is the same but the content."""
+    found: Medians = {}
+    with ready() as (judge, build), judge.lock(), judge.runner(build) as runner:
+        for _ in range(TIMES):
+            timed(judge, runner, found)
+    return apart(found)
+
+
+@SECTIONS.section
+def process() -> Report:
+    """A new worker with new memory for its outputs each time, as evaluations have them."""
+    with ready() as (judge, build):
+        return in_workers(judge, build)
+
+
+@SECTIONS.section
+def outputs() -> Report:
+    """A new worker each time, with the outputs of the one before."""
+    kept: list[tuple[OutputBuffers, ...]] = []
+    make: Callable[[CudaWorker], tuple[OutputBuffers, ...]] = CudaWorker._make_outputs
+
+    def made(self: CudaWorker) -> tuple[OutputBuffers, ...]:
+        if not kept:
+            kept.append(make(self))
+            for each in kept[0]:
+                vars(each)["close"] = lambda: None
+        return kept[0]
+
+    with ready() as (judge, build):
+        CudaWorker._make_outputs = made  # type: ignore[method-assign]
+        try:
+            return in_workers(judge, build)
+        finally:
+            CudaWorker._make_outputs = make  # type: ignore[method-assign]
+            for each in kept[0]:
+                del vars(each)["close"]
+                each.close()
+
+
+@SECTIONS.section
+def code() -> Report:
+    """One worker that takes the same library in again and again: only where its code lies differs."""
+    found: Medians = {}
+    with ready() as (judge, build), judge.lock():
+        shared = judge.shared_worker()
+        assert shared is not None and build.library is not None
+        with closing(shared.worker):
+            for number in range(TIMES):
+                shared.load(build.library, number)
+                timed(judge, judge.tenant(shared, number), found)
+    return apart(found)
+
+
+@SECTIONS.section
+def order() -> Report:
+    """As `process`, with one workload always first, and always last."""
+    with ready() as (judge, build):
+        numbers = list(range(len(judge.names)))
+        return {"first": in_workers(judge, build, numbers), "last": in_workers(judge, build, numbers[::-1])}
+
+
+@SECTIONS.section
+def itself() -> Report:
+    """Verdicts of a kernel whose incumbent is itself, on the workload of the shortest calls alone."""
+    source, kernel = softmax()
+    source = source.model_copy(update={"workloads": source.workloads[-1:]})
+    rows: list[Report] = []
+    with open_task(source, "cuda") as judge:
+        for _ in range(RACES):
+            note = {"note.h": f"// {time.time_ns()}\n"}
+            again = kernel.model_copy(update={"files": {**kernel.files, **note}})
+            verdict = judge.evaluate(again, kernel)
+            comparison = verdict.comparison if isinstance(verdict, Accepted) else None
+            rows.append(
+                {"status": verdict.status, "comparison": comparison.model_dump(mode="json") if comparison else None}
+            )
+    faster = sum(row["comparison"] is not None and row["comparison"]["decision"] == "faster" for row in rows)
+    return {"rows": rows, "called_faster": faster, "races": len(rows)}
+
+
+def main() -> int:
+    """Run the sections that are named, else all; each leaves its record as soon as it is done."""
+    asked = asked_of(parser_of(__doc__, SECTIONS), SECTIONS).sections
+    out, about = out_folder(), machine(CudaTarget().toolchain()["compiler"])
+    for name, found, seconds in each_run({n: SECTIONS[n] for n in asked}, lambda text: {"failed": text}):
+        write(out / f"spread_{name}.json", {**about, "seconds": seconds, name: found})
+        print(name, found.get("spread") or {n: v for n, v in found.items() if n != "rows"}, f"({seconds:.1f}s)")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
