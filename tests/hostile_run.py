@@ -15,7 +15,9 @@ from tests.synthetic_run import make_run
 
 TAGS = "</style></title></pre><script>window.pwned=1</script><img src=http://evil.example/x onerror=window.pwned=1>"
 ATTRIBUTE = '" onmouseover="window.pwned=1" x=\' onfocus=window.pwned=1 autofocus tabindex=1 \''
-TEMPLATE = "{{ 7*191 }}{% raw %}${7*191}"
+TEMPLATE = "{{ 33333*44447 }}{% raw %}${33333*44447}"
+EVALUATED = str(33333 * 44447)
+"""So long that no time of the day and no figure on a page is it."""
 STEERING = "\x1b[2J\x1b]0;pwned\x07\u202egnp.exe\u2066 \x00\x9b31m"
 UNICODE = "naïve \ufdfd 日本語 \U0001f469\u200d\U0001f467 Z\u0338\u0322\u034da\u0337lgo \ud800"
 HOSTILE = f"{TAGS}{ATTRIBUTE}{TEMPLATE}{STEERING}{UNICODE}]]>-->"
@@ -93,7 +95,7 @@ class _Breaks(HTMLParser):
 def breaks(page: str) -> list[str]:
     """What got out of its place in `page`: elements, attributes, evaluated templates, characters that steer."""
     steering = [f"U+{ord(mark):04X}" for mark in "\x00\x07\x1b\x9b\u202e\u2066" if mark in page]
-    return _Breaks(page).found + steering + ["evaluated"] * ("1337" in page)
+    return _Breaks(page).found + steering + ["evaluated"] * (EVALUATED in page)
 
 
 def _call(**fields: Any) -> dict[str, Any]:
