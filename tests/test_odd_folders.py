@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_session import stub_run
+from session_pilot import stub_run
 
 from memory.files import RunFolderError, read_json
 from memory.tail import Tail, event_in, read_events

@@ -18,22 +18,36 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 from rich.text import Text
+from session_pilot import (
+    PATIENCE,
+    follows,
+    given,
+    is_over,
+    notified,
+    press,
+    resized,
+    seconds_of,
+    settled,
+    shown,
+    started,
+    stub_run,
+    until,
+    write,
+)
 from small_tasks import SAXPY
 from stub_executor import TASK, StubExecutor
-from textual.pilot import Pilot
 from typer.testing import CliRunner
 
 from agents.drive import optimize
 from agents.events import Event, Journal
-from agents.settings import Budgets, Models, RunSettings
+from agents.settings import Budgets, RunSettings
 from agents.spoken import SPOKEN
 from agents.steering_actions import ACTION, ACTIONS
-from agents.steering_box import BOX, Box
+from agents.steering_box import Box
 from app import cli_steer
 from app.configuration import Asked, configure
 from app.optimize import Prepared, Request
 from app.options import RunLimits
-from app.session import dialogs
 from app.session.app import SessionApp
 from app.session.archive import Archive
 from app.session.driver import Driver
@@ -63,62 +77,14 @@ extern "C" void solve(const task::Args& args, void*) {
     for (int64_t i = 0; i < args.x_size; ++i) args.out[i] = 2 * args.x[i] + args.y[i];
 }
 """
-PATIENCE = 150.0
-"""Seconds until something counts as not happening at all."""
 HOSTILE = (
     "[bold red]not markup[/] [@click=app.exit]x[/] \x1b[31m\x1b]0;title\x07 \u202eright to left\u202c "
     "\u05e9\u05dc\u05d5\u05dd 漢字の幅 👩‍👩‍👧 e\u0301 \x00\x08 \t tab " + "long " * 2_000
 )
 
 
-async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "it") -> None:
-    """Wait until that is so, and keys count."""
-    session = getattr(pilot.app, "session", None)
-    end = asyncio.get_running_loop().time() + PATIENCE
-    while not (holds() and (session is None or session.is_ready)):
-        assert asyncio.get_running_loop().time() < end, f"{what} did not happen"
-        await pilot.pause(0.03)
-
-
-def follows(app: SessionApp) -> bool:
-    """Whether the newest attempt is chosen."""
-    return app.session.plan.chosen == next(reversed(app.session.story.attempts), None)
-
-
-def given(run: RunFolder) -> list[dict[str, Any]]:
-    """What was handed to the run, as JSON."""
-    path = run.path / BOX
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line)["action"] for line in lines]
-
-
-def shown(app: SessionApp) -> str:
-    """All that is on the screen, as text."""
-    screen = app.screen
-    width, height = screen.size
-    strips = screen._compositor.render_strips()
-    return "\n".join(strip.text for strip in strips[:height])[: (width + 1) * height]
-
-
 def panes_seen(app: SessionApp) -> int:
     return sum(bool(pane.region) for pane in app.session.query(Pane))
-
-
-def notified(app: SessionApp) -> list[str]:
-    """What pops up now."""
-    return [note.message for note in app._notifications]
-
-
-async def stub_run(root: Path, iterations: int = 4) -> RunFolder:
-    """A run that the tuner drove."""
-    run = RunFolder.create(root, "stub", {"task": {"kind": "numpy"}})
-    settings = RunSettings(budgets=Budgets(iterations=iterations, near_limit=None, patience=None), models=Models())
-    await optimize(TASK, settings, run, StubExecutor(_seconds), lambda _: None)
-    return run
-
-
-def _seconds(kernel: Kernel) -> float:
-    return 1.0 / (1 + int(kernel.defines.get("BLOCK", 8)))
 
 
 @pytest.fixture(scope="module")
@@ -145,14 +111,6 @@ def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     yield set_to
 
 
-async def write(pilot: Pilot[Any], text: str) -> None:
-    """Into the line that is open, instead of what stands there; then enter."""
-    line = pilot.app.screen.query_one("#line", dialogs.Input)
-    line.value = text
-    await pilot.press("enter")
-    await pilot.pause()
-
-
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
@@ -163,8 +121,7 @@ async def test_a_run_is_shown_at_any_size_and_each_pane_has_its_key(run: RunFold
         await until(pilot, lambda: app.session.story.ended is not None and follows(app), "following the newest")
         texts = {}
         for number, name in enumerate(PANES, start=1):
-            await pilot.press(str(number))
-            await pilot.pause(0.1)
+            await press(pilot, str(number))
             texts[name] = shown(app)
             assert "ENDED" in texts[name]
             if size != (160, 48) or name == "plan":
@@ -195,7 +152,7 @@ async def test_the_cursor_follows_the_newest_attempt_until_it_is_moved(run: RunF
         plan.choose("a1")
         await until(pilot, lambda: plan.chosen == "a1", "the person's choice")
         add("a99")
-        await pilot.pause()
+        await settled(pilot)
         assert plan.chosen == "a1"
 
 
@@ -204,11 +161,9 @@ async def test_it_changes_shape_with_its_terminal(run: RunFolder) -> None:
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         for size, one in (((80, 24), True), ((200, 60), False), ((30, 8), True), ((160, 48), False)):
-            await pilot.resize_terminal(*size)
-            await pilot.pause(0.1)
+            await resized(pilot, *size)
             assert app.session.shows_one is one and panes_seen(app) == (1 if one else len(PANES))
-        await pilot.press("z")
-        await pilot.pause()
+        await press(pilot, "z")
         assert app.session.shows_one and panes_seen(app) == 1
 
 
@@ -222,15 +177,15 @@ async def test_views_of_the_kernel_and_its_hot_lines(run: RunFolder) -> None:
     app = SessionApp(run)
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
-        await pilot.press("b")
+        await press(pilot, "b")
         pane = app.session.query_one(KernelPane)
         await until(pilot, lambda: str(pane.border_title) == f"2 kernel: {best}")
         marked = [line.plain for line in pane.body.lines if ">" in line.plain[:7]]
         assert len(marked) == 1 and marked[0].endswith("<- 42 % waits for memory")
-        await pilot.press("n", "v")
+        await press(pilot, "n", "v")
         await until(pilot, lambda: "against its parent" in str(pane.border_title))
         assert any(line.plain.startswith("+ BLOCK=") for line in pane.body.lines)
-        await pilot.press("v")
+        await press(pilot, "v")
         await until(pilot, lambda: "against the best" in str(pane.border_title))
         verdict = app.session.query_one(VerdictPane)
         assert any("of 10.0 GB/s" in line.plain for line in verdict.body.lines), "the place under the roof"
@@ -241,7 +196,7 @@ async def test_nothing_depends_on_colour(run: RunFolder, monkeypatch: pytest.Mon
     app = SessionApp(run)
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
-        await pilot.pause(0.2)
+        await settled(pilot)
         text = shown(app)
         assert app.no_color and "BEST" in text and "[####" in text and "+ a" in text
 
@@ -252,9 +207,7 @@ async def test_texts_of_others_are_shown_and_never_obeyed(tmp_path: Path) -> Non
     app = SessionApp(run)
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
-        for number in range(1, 7):
-            await pilot.press(str(number))
-        await pilot.pause(0.2)
+        await press(pilot, *"123456")
         text = shown(app)
         assert not any(ch in text for ch in "\x1b\x07\x00\x08\u202e\u202c")
         assert "[bold red]not markup[/]" in text
@@ -293,7 +246,7 @@ async def test_every_key_that_acts_hands_the_run_its_action(
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and follows(app), "following the newest")
         chosen = app.session.plan.chosen
-        await pilot.press("p", "f", "k")
+        await press(pilot, "p", "f", "k")
         for key, text in (
             ("h", "hint rows are [b]short[/b]"),
             ("x", "forbid unrolling"),
@@ -310,17 +263,13 @@ async def test_every_key_that_acts_hands_the_run_its_action(
             ("colon", "stop"),
             ("colon", f"plan {_plan_file(tmp_path)}"),
         ):
-            await pilot.press(key)
-            await pilot.pause()
+            await press(pilot, key)
             await write(pilot, text)
-        await pilot.press("a", "w")
-        await pilot.pause()
-        await pilot.press("y")
+        await press(pilot, "a", "w")
+        await press(pilot, "y")
         editor('echo "// mine" >> "$1"')
-        await pilot.press("e")
-        await pilot.pause(0.2)
+        await press(pilot, "e")
         await write(pilot, "a remark")
-        await pilot.pause(0.1)
     actions = given(run)
     assert {action["action"] for action in actions} == set(ACTIONS)
     assert all(ACTION.validate_python(action) for action in actions)
@@ -346,10 +295,7 @@ async def test_what_is_typed_replaces_the_idea_that_is_offered(run: RunFolder) -
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
         for keys in (("x", "enter"), ("x", *"ab", "enter")):
-            await pilot.press(keys[0])
-            await pilot.pause()
-            await pilot.press(*keys[1:])
-            await pilot.pause()
+            await press(pilot, *keys)
         assert not any(line.plain.startswith("left") for line in app.session.query_one("#money-body", Lines).lines)
     offered, typed = (action["idea"] for action in given(run))
     tried = app.session.story.attempts[app.session.plan.chosen or ""]
@@ -363,32 +309,33 @@ async def test_what_is_written_wrongly_is_explained_and_given_to_nobody(
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         for text in ("", "dance", "fork", "fork b7", "pin a1 a2", "budget x=1", "model cook a:b", "edit /nowhere.cpp"):
-            await pilot.press("colon")
-            await pilot.pause()
+            await press(pilot, "colon")
             await write(pilot, text)
-        await pilot.press("colon", "escape")
+        await press(pilot, "colon", "escape")
         for script in ("true", "false"):  # nothing was changed; the editor failed
             editor(script)
-            await pilot.press("e")
-            await pilot.pause(0.2)
-        await pilot.press("E")
+            app.clear_notifications()
+            await press(pilot, "e")
+            assert len(notified(app)) == 1
+        await press(pilot, "E")
         assert len(app.screen_stack) == 2 and given(run) == []
 
 
 async def test_help_names_every_key_and_action_and_the_palette_has_them(run: RunFolder) -> None:
     app = SessionApp(run)
     async with app.run_test(size=(100, 60)) as pilot:
-        await pilot.press("question_mark")
-        await pilot.pause(0.1)
+        await until(pilot, lambda: app.session.story.ended is not None)
+        await press(pilot, "question_mark")
         text = "\n".join(line.plain for line in app.screen.query_one("#help-body", Lines).lines)
         assert all(key.label in text and key.does in text for key in KEYS) and all(name in text for name in ACTIONS)
         keep_terminal(app, "100x60-help")
-        await pilot.press("escape")
+        await press(pilot, "escape")
         titles = [command.title for command in app.get_system_commands(app.screen)]
         assert any(title.startswith("pause") for title in titles) and len(titles) >= len(KEYS) - 3
         await pilot.press("ctrl+p")
-        await pilot.pause(0.1)
+        await until(pilot, lambda: len(app.screen_stack) == 3, "the palette")
         await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen_stack) == 2, "the session again")
 
 
 # --- exporting --------------------------------------------------------------------------------------------------------
@@ -401,22 +348,19 @@ async def test_what_can_not_be_exported_is_refused_with_a_reason(
     app = SessionApp(run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.plan.chosen is not None)
-        await pilot.press("X")
+        await press(pilot, "X")
         await until(pilot, lambda: any("does not hold" in text for text in notified(app)))
         assert len(app.screen_stack) == 2
         choices = (Choice("sources", "its files", None, None), Choice("torch-op", "a package", "it is torch", None))
         monkeypatch.setattr("app.session.wheel.exportable", lambda *_: Exportable("local", "stub", choices))
         for keys in (("X", "2"), ("X", "down", "enter")):
             app.clear_notifications()
-            for key in keys:
-                await pilot.press(key)
-                await pilot.pause()
+            await press(pilot, *keys)
             await until(pilot, lambda: "torch-op does not apply: it is torch" in notified(app))
-        await pilot.press("X", "9")
-        await pilot.pause()
-        await pilot.press("escape")
-        await pilot.pause()
-        assert len(app.screen_stack) == 2 and not app.session.story.exports
+        await press(pilot, "X", "9")
+        assert app.session.choose.is_open
+        await press(pilot, "escape")
+        assert app.session.dialog is None and len(app.screen_stack) == 2 and not app.session.story.exports
 
 
 @pytest.mark.parametrize(
@@ -440,9 +384,8 @@ async def test_an_export_is_told_as_it_goes_on(
         app.session._carry_out(export, "local")
         await until(pilot, lambda: export.doing is None)
         assert export.status == status and words in export.words
-        await pilot.pause(0.2)
-        money = [line.plain for line in app.session.query_one("#money-body", Lines).lines]
-        assert any(line.startswith(status) for line in money)
+        money = app.session.query_one("#money-body", Lines)
+        await until(pilot, lambda: any(line.plain.startswith(status) for line in money.lines), "a word in pane 5")
 
 
 async def test_leaving_amid_an_export_asks_and_stops_its_process(
@@ -455,14 +398,12 @@ async def test_leaving_amid_an_export_asks_and_stops_its_process(
         await until(pilot, lambda: app.session.story.ended is not None)
         app.session._carry_out(Export("a1", "sources", tmp_path / "out"), "local")
         await until(pilot, lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
-        await pilot.press("q")
-        await pilot.pause()
+        await press(pilot, "q")
         assert "not judged yet" in shown(app)
-        await pilot.press("n")
-        await pilot.press("q")
-        await pilot.pause()
-        await pilot.press("y")
-        await pilot.pause()
+        await press(pilot, "n", "q")
+        assert app.session.sure.is_open
+        await press(pilot, "y")
+        assert is_over(app)
     pid = int((tmp_path / "pid").read_text())
     for _ in range(int(PATIENCE / 0.05)):
         with suppress(ChildProcessError):
@@ -499,7 +440,7 @@ async def test_a_session_that_nobody_touches_does_nothing(run: RunFolder, monkey
     async with app.run_test(size=(160, 48)) as pilot:
         session = app.session
         await until(pilot, lambda: session.story.ended is not None)
-        await pilot.pause(0.3)
+        await settled(pilot)
         work.done.clear()
         for _ in range(100):
             session.look()
@@ -507,13 +448,13 @@ async def test_a_session_that_nobody_touches_does_nothing(run: RunFolder, monkey
         clock.now += 1  # a clock may have moved, a profile may have come: asked once a second, nothing is drawn
         for _ in range(100):
             session.look()
-        await pilot.pause(0.1)
+        await settled(pilot)
         assert work.done["find"] <= 6 and not work.done.keys() - {"find"}
         with (run.path / "events.jsonl").open("a") as log:
             log.write(json.dumps({"v": 1, "at": "2026-01-01T00:00:00Z", "event": "something_new"}) + "\n")
         session.look()
         assert work.done["lines"] == 1 and work.done["show"] <= 2
-        await pilot.pause(0.1)
+        await settled(pilot)
         assert work.done["_drawn"] <= session.query_one(LogPane).body.size.height + 2, "the log's lines alone"
 
 
@@ -521,20 +462,16 @@ async def test_a_key_draws_what_it_changes(run: RunFolder, monkeypatch: pytest.M
     work, app = Work(monkeypatch), SessionApp(run)
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
-        await pilot.press("b")
-        await pilot.pause(0.3)
+        await press(pilot, "b")
         work.done.clear()
-        for key in ("6", "5", "1"):
-            await pilot.press(key)
-        await pilot.pause(0.1)
+        await press(pilot, "6", "5", "1")
         assert not work.done["_drawn"] and not work.done["lines"], "another pane has the focus, no text changed"
         body = app.session.query_one(VerdictPane).body
         body.show([*body.lines[:3], Text("changed"), *body.lines[4:]])
-        await pilot.pause(0.1)
+        await settled(pilot)
         assert work.done["_drawn"] == 1
         shown_by_key = work.done["show"]
-        await pilot.press("up")
-        await pilot.pause(0.1)
+        await press(pilot, "up")
         assert work.done["show"] - shown_by_key <= 2, "kernel and verdict, once each"
 
 
@@ -579,9 +516,10 @@ async def test_an_attached_session_and_the_command_steer_one_run(
     app = SessionApp(driver.run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: len(app.session.story.attempts) > 1)
-        await pilot.press("p")
+        await press(pilot, "p")
         await until(pilot, lambda: app.session.story.state == "paused")
-        await pilot.press("d")
+        await press(pilot, "d")
+        assert is_over(app)
     assert driver.is_alive, "who leaves does not take the run along"
     assert steer(driver.run, action_of(["hint", "rows", "are", "short"]), patience=None, as_json=False) == 0
     assert capsys.readouterr().out.startswith("hint: rows are short (nobody reads it: builtin:autotune reads no hints")
@@ -627,19 +565,10 @@ async def test_an_attached_session_hears_two_coders_apart_as_they_speak(run: Run
         assert "Next I try flags." in shown(app)
 
 
-def started(root: Path) -> Driver:
-    """A run of two hundred iterations that measures nothing, in a thread."""
-    settings = RunSettings(budgets=Budgets(near_limit=None))
-    asked = Prepared(TASK, settings, StubExecutor(_seconds), configure(Asked(), {}, root), {})
-    driver = Driver(asked, RunFolder.create(root / "runs", "stub", {}))
-    driver.start()
-    return driver
-
-
 async def test_a_run_that_waits_at_its_limit_is_lifted_by_the_key(tmp_path: Path) -> None:
     settings = RunSettings(budgets=Budgets(iterations=1, near_limit=None), pause_at_limit=True)
     config: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "command": ["warpsmith", "session"]}
-    asked = Prepared(TASK, settings, StubExecutor(_seconds), configure(Asked(), {}, tmp_path), {})
+    asked = Prepared(TASK, settings, StubExecutor(seconds_of), configure(Asked(), {}, tmp_path), {})
     driver = Driver(asked, RunFolder.create(tmp_path / "runs", "stub", config))
     driver.start()
     app = SessionApp(driver.run, driver)
@@ -647,18 +576,15 @@ async def test_a_run_that_waits_at_its_limit_is_lifted_by_the_key(tmp_path: Path
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: story.at_limit is not None)
         assert "WAITS AT A LIMIT" in shown(app) and story.iteration == 1
-        await pilot.press("d")
+        await press(pilot, "d")
         await until(pilot, lambda: any("waits at a limit" in text for text in notified(app)))
         for key, text in (("h", "hint rows are short"), ("l", "budget iterations=1"), ("l", "budget iterations=3")):
-            await pilot.press(key)
-            await pilot.pause()
+            await press(pilot, key)
             await write(pilot, text)
         await until(pilot, lambda: story.at_limit is not None and story.iteration == 3)
         refused = [line for line in driver.run.events() if line["event"] == "steer_refused"]
         assert [line["action"] for line in refused] == ["budget"] and story.hints == ["rows are short"]
-        await pilot.press("q")
-        await pilot.pause()
-        await pilot.press("y")
+        await press(pilot, "q", "y")
         await until(pilot, lambda: not driver.is_alive)
     assert driver.error is None and (RunFolder(driver.run.path).outcome() or {})["iterations"] == 3
 
@@ -671,7 +597,7 @@ async def test_a_run_whose_process_is_gone_is_said_to_have_stopped(run: RunFolde
     app = SessionApp(run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.state == "stopped")
-        await pilot.press("p")
+        await press(pilot, "p")
         await until(pilot, lambda: any("warpsmith resume" in text for text in notified(app)))
         with Journal(log, lambda _: None) as journal:
             await until(pilot, lambda: app.session.story.state == "running")
@@ -695,8 +621,8 @@ def test_a_session_takes_the_limits_that_optimize_takes(tmp_path: Path, monkeypa
     asked: list[Request] = []
     monkeypatch.setattr("app.session_start.start_session", lambda request, **_: asked.append(request) or 0)
     words = ("--device-time", "1h", "--samples", "2", "--parallel", "3", "--pause-at-limit", "--patience", "7")
-    for given in ((), words):
-        done = CliRunner().invoke(cli_steer.app, ["session", str(tmp_path), *given])
+    for options in ((), words):
+        done = CliRunner().invoke(cli_steer.app, ["session", str(tmp_path), *options])
         assert done.exit_code == 0, done.output
     plain, limited = asked
     assert (plain.samples, plain.parallel, plain.pause_at_limit, plain.limits) == (1, 1, False, RunLimits())
@@ -734,20 +660,15 @@ async def test_a_real_run_is_steered_from_the_keyboard_to_its_end(
         await until(pilot, lambda: bool(story.waiting), "a plan that waits")
         assert "PLAN WAITS FOR YOU" in shown(app)
         keep_terminal(app, "160x48-plan-waits")
-        await pilot.press("1", "b", "e")
-        await pilot.pause(0.2)
+        await press(pilot, "1", "b", "e")
         await write(pilot, "add instead of multiply")
         await until(pilot, lambda: any(a.person for a in story.attempts.values()), "a kernel by hand")
         mine = next(a for a in story.attempts.values() if a.person)
         assert (mine.person, mine.parent) == ("add instead of multiply", "a0") and mine.outcome != "rejected", mine.note
-        await pilot.press("slash")
-        await pilot.pause()
+        await press(pilot, "slash")
         await write(pilot, "ask how does it stand?")
         await until(pilot, lambda: bool(story.answers), "an answer")
-        await pilot.press("a", "X")  # the export is judged while the run's own judge works
-        await pilot.pause()
-        await pilot.press("1")
-        await pilot.pause()
+        await press(pilot, "a", "X", "1")  # the export is judged while the run's own judge works
         await write(pilot, "out")
         await until(pilot, lambda: any(i.attempts for i in story.ideas), "an approved hypothesis")
         await until(pilot, lambda: story.exports[0].doing is None, "an export")
@@ -758,16 +679,16 @@ async def test_a_real_run_is_steered_from_the_keyboard_to_its_end(
         process = await asyncio.create_subprocess_exec(sys.executable, *by_command)
         await until(pilot, lambda: len(story.exports) == 2, "an export by the command")
         assert await process.wait() == 0 and story.exports[1].words.startswith("a0 as sources: not judged again")
-        await pilot.press("w")
-        await pilot.pause()
-        await pilot.press("y")
+        await press(pilot, "w")
+        await press(pilot, "y")
         await until(pilot, lambda: story.ended is not None, "an end")
-        await pilot.pause(0.2)
+        await settled(pilot)
         log = [line.plain for line in app.session.query_one(LogPane).body.lines]
         assert any("you asked: how does it stand?" in line for line in log)
         assert sum("was exported as sources" in line for line in log) == 2
         keep_terminal(app, "160x48-ended")
-        await pilot.press("q")
+        await press(pilot, "q")
+        assert is_over(app)
     driver.join(PATIENCE)
     assert driver.error is None and not driver.is_alive
     outcome = RunFolder(run.path).outcome()
@@ -779,14 +700,10 @@ async def test_leaving_a_run_asks_first_and_ends_it_in_order(tmp_path: Path) -> 
     app = SessionApp(driver.run, driver)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: len(app.session.story.attempts) > 1)
-        await pilot.press("p")
+        await press(pilot, "p")
         await until(pilot, lambda: app.session.story.state == "paused")
-        await pilot.press("q")
-        await pilot.pause()
-        await pilot.press("n")
-        assert driver.is_alive
-        await pilot.press("q")
-        await pilot.pause()
-        await pilot.press("y")
+        await press(pilot, "q", "n")
+        assert app.session.dialog is None and app.session.leaving is None and driver.is_alive
+        await press(pilot, "q", "y")
         await until(pilot, lambda: not driver.is_alive)
     assert (RunFolder(driver.run.path).outcome() or {}).get("reason") == "user"

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from test_session import given, notified, shown, stub_run, until, write
+from session_pilot import PATIENCE, clicked, given, notified, press, resized, settled, shown, stub_run, until, write
 from test_session_drawing import Seen
 from textual.events import Key, Paste
 from textual.geometry import Region
@@ -43,9 +43,7 @@ def run(finished: RunFolder, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
 
 async def opened(pilot: Pilot[None], app: SessionApp, key: str) -> Dialog[object]:
     """The dialog that the key opens."""
-    await pilot.press(key)
-    await until(pilot, lambda: app.session.dialog is not None, f"a dialog after {key}")
-    await pilot.pause(0.05)
+    await press(pilot, key)
     dialog = app.session.dialog
     assert dialog is getattr(app.session, OPENED[key]) and dialog.has_focus_within
     return dialog
@@ -57,18 +55,16 @@ async def test_a_dialog_alone_hears_keys_and_gives_the_focus_back(run: RunFolder
         session = app.session
         await until(pilot, lambda: session.story.ended is not None)
         for pane, key in zip("123456", OPENED, strict=True):
-            await pilot.press(pane)
-            await pilot.pause()
+            await press(pilot, pane)
             before, seen = session.focused, shown(app).split("\n")
             await opened(pilot, app, key)
-            await pilot.press("tab", "shift+tab", "f2", "pageup", "ctrl+l")
+            await press(pilot, "tab", "shift+tab", "f2", "pageup", "ctrl+l")
             assert session.dialog is not None and session.dialog.has_focus_within
-            await pilot.press("p", "k", "z")
+            await press(pilot, "p", "k", "z")
             assert not session.shows_one and not (run.path / "commands.jsonl").exists()
-            await pilot.press("escape")
-            await until(pilot, lambda: session.dialog is None)
-            assert session.focused is before and len(app.screen_stack) == 2
-            await until(pilot, lambda: shown(app).split("\n")[1:20] == seen[1:20], "the same panes")  # noqa: B023
+            await press(pilot, "escape")
+            assert session.dialog is None and session.focused is before and len(app.screen_stack) == 2
+            assert shown(app).split("\n")[1:20] == seen[1:20], "the same panes"
 
 
 async def test_the_plan_shows_where_the_keys_come_back_to(run: RunFolder) -> None:
@@ -79,8 +75,7 @@ async def test_the_plan_shows_where_the_keys_come_back_to(run: RunFolder) -> Non
         await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
 
         async def colour(*keys: str) -> str:
-            await pilot.press(*keys)
-            await pilot.pause(0.05)
+            await press(pilot, *keys)
             plan = app.session.plan
             row = app.session._compositor.render_strips()[plan.region.y + plan.cursor_line - plan.scroll_offset.y]
             return str(next(iter(row.crop(plan.region.x + 4, plan.region.x + 5))).style)
@@ -98,22 +93,22 @@ async def test_a_mouse_finds_nothing_beside_a_dialog(run: RunFolder) -> None:
         await until(pilot, lambda: session.story.ended is not None)
         for key in ("h", "w", "X"):
             dialog = await opened(pilot, app, key)
-            session.notify("a note beside it")
+            session.notify("a note beside it", timeout=PATIENCE)
             await until(pilot, lambda: "a note beside it" in shown(app))
             for beside in ((1, 5), (159, 10), (3, 40)):
-                assert await pilot.click(offset=beside)
+                assert await clicked(pilot, *beside)
                 assert session.get_widget_at(*beside)[0] is session
             assert dialog.is_open and dialog.has_focus_within
             inside, _ = session.get_widget_at(dialog.region.x + 3, dialog.region.y + 1)
             assert dialog in inside.ancestors
             row = next(n for n, line in enumerate(shown(app).split("\n")) if "a note beside it" in line)
-            await pilot.click(offset=(shown(app).split("\n")[row].index("a note beside it"), row))
+            await clicked(pilot, shown(app).split("\n")[row].index("a note beside it"), row)
             await until(pilot, lambda: "a note beside it" not in shown(app), "a note taken away")
             assert dialog.is_open and dialog.has_focus_within
-            await pilot.press("escape")
+            await press(pilot, "escape")
         await opened(pilot, app, "X")
         place = session.choose._list.region
-        await pilot.click(offset=(place.x + 4, place.y + 1))
+        await clicked(pilot, place.x + 4, place.y + 1)
         await until(pilot, lambda: "torch-op does not apply" in shown(app), "a choice by mouse")
         assert given(run) == []
 
@@ -124,14 +119,11 @@ async def test_a_choice_is_drawn_in_one_frame_a_key(run: RunFolder, monkeypatch:
     app = Seen(run, (160, 48))
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
-        await pilot.pause(0.3)
+        await settled(pilot)
         for key in ("X", "down", "down", "home", "escape", "X", "end", "escape"):
             before = app.frames
-            await pilot.press(key)
-            await until(pilot, lambda: app.frames > before, key)  # noqa: B023
-            await pilot.pause(0.05)
-            assert app.frames - before == 1, key
-            await until(pilot, lambda: app.text == app.whole, f"the same drawing after {key}")
+            await press(pilot, key)
+            assert app.frames - before == 1 and app.text == app.whole, key
 
 
 async def test_keys_that_count_over_everything(run: RunFolder) -> None:
@@ -146,9 +138,10 @@ async def test_keys_that_count_over_everything(run: RunFolder) -> None:
             await until(pilot, lambda: len(app.screen_stack) == 3, "the palette")
             await pilot.press("escape")
             await until(pilot, lambda: len(app.screen_stack) == 2)
+            await settled(pilot)
             assert app.session.dialog is not None and app.session.dialog.has_focus_within
-            await pilot.press("ctrl+q")
-            await until(pilot, lambda: app.session.dialog is None)
+            await press(pilot, "ctrl+q")
+            assert app.session.dialog is None
         assert app.is_running and given(run) == []
 
 
@@ -160,10 +153,8 @@ async def test_a_dialog_fits_a_terminal_that_changes(run: RunFolder, key: str) -
         dialog = await opened(pilot, app, key)
         first = shown(app)
         for size in ((80, 24), (40, 12), (30, 8), (160, 48)):
-            await pilot.resize_terminal(*size)
-            screen = Region(0, 0, *size)
-            await until(pilot, lambda: screen.contains_region(dialog.region) and dialog.size.width > 0)  # noqa: B023
-            await pilot.pause(0.05)
+            await resized(pilot, *size)
+            assert Region(0, 0, *size).contains_region(dialog.region) and dialog.size.width > 0
             assert dialog.region.width == min(dialog.WIDTH, size[0] * 96 // 100)
             if key == "X":
                 choices = app.session.choose._list
@@ -172,7 +163,7 @@ async def test_a_dialog_fits_a_terminal_that_changes(run: RunFolder, key: str) -
                 assert choices.virtual_size.width == choices.scrollable_content_region.width
             focused = app.session.focused
             assert focused is not None and focused.region.overlaps(dialog.region) and dialog.has_focus_within
-        await until(pilot, lambda: shown(app).split("\n")[15:33] == first.split("\n")[15:33], "the same as at first")
+        assert shown(app).split("\n")[15:33] == first.split("\n")[15:33], "the same as at first"
 
 
 async def test_a_line_keeps_what_is_written_while_the_terminal_changes(run: RunFolder, tmp_path: Path) -> None:
@@ -180,20 +171,18 @@ async def test_a_line_keeps_what_is_written_while_the_terminal_changes(run: RunF
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         await opened(pilot, app, "h")
-        await pilot.press(*"rows ")
-        await pilot.resize_terminal(160, 48)
-        await pilot.press(*"are")
+        await press(pilot, *"rows ")
+        await resized(pilot, 160, 48)
+        await press(pilot, *"are")
         line = app.session.query_one("#line", Input)
-        await until(pilot, lambda: line.value == "hint rows are" and "hint rows are" in shown(app))
-        await pilot.press("escape", "h")
-        await until(pilot, lambda: app.session.dialog is not None)
-        assert line.value == "hint ", "nothing of what was left"
-        await pilot.press("escape", "X")
-        await until(pilot, lambda: app.session.choose.is_open)
-        await pilot.press("enter")
-        await until(pilot, lambda: app.session.write.is_open, "the second question")
-        assert line.value.endswith("-sources")
-        await pilot.press("escape")
+        assert line.value == "hint rows are" and "hint rows are" in shown(app)
+        await press(pilot, "escape", "h")
+        assert app.session.dialog is not None and line.value == "hint ", "nothing of what was left"
+        await press(pilot, "escape", "X")
+        assert app.session.choose.is_open
+        await press(pilot, "enter")
+        assert app.session.write.is_open and line.value.endswith("-sources"), "the second question"
+        await press(pilot, "escape")
         assert app.session.dialog is None and app.session.focused is app.session.plan
 
 
@@ -206,7 +195,7 @@ async def test_a_question_that_is_asked_again_answers_the_first(run: RunFolder) 
         second = asyncio.create_task(app.session.sure.ask("Two?"))
         await until(pilot, lambda: "Two?" in shown(app))
         assert await first is False and not second.done()
-        await pilot.press("y", "enter")
+        await press(pilot, "y", "enter")
         assert await second is True and app.session.dialog is None
 
 
@@ -224,8 +213,8 @@ async def test_all_that_is_pasted_is_one_harmless_line(own: RunFolder) -> None:
         line = app.session.query_one("#line", Input)
         line.post_message(Paste("a\r\n \x1b[31mb\x00\u202e\n\nc\td\n"))
         await until(pilot, lambda: line.value == "hint a [31mb c   d")
-        await pilot.press("enter")
-        await until(pilot, lambda: given(own) == [{"action": "hint", "text": "a [31mb c d"}])
+        await press(pilot, "enter")
+        assert given(own) == [{"action": "hint", "text": "a [31mb c d"}]
 
 
 @pytest.mark.parametrize("name", ["~nobody-has-this-name/x", "a\0b", "a\ud800b", "x" * 300, "/dev/null/x"])
@@ -234,7 +223,7 @@ async def test_a_folder_that_can_be_none_is_refused(own: RunFolder, name: str) -
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
         await opened(pilot, app, "X")
-        await pilot.press("1")
+        await press(pilot, "1")
         await until(pilot, lambda: app.session.write.is_open)
         await write(pilot, name)
         await until(pilot, lambda: any("can be no folder" in text for text in notified(app)))
@@ -265,7 +254,7 @@ async def test_an_editor_that_leaves_no_kernel_costs_nothing(
         await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
         if command == "no room":
             monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-        await pilot.press("e")
+        await press(pilot, "e")
         await until(pilot, lambda: any(told in text for text in notified(app)))
         assert app.is_running and app.session.dialog is None and given(own) == []
 
@@ -280,7 +269,7 @@ async def test_a_long_remark_about_an_edit_is_cut(
     app = SessionApp(own)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
-        await pilot.press("e")
+        await press(pilot, "e")
         await until(pilot, lambda: app.session.write.is_open)
         await write(pilot, "y" * 5_000)
         await until(pilot, lambda: [len(action["note"]) for action in given(own)] == [1_000])
@@ -319,13 +308,12 @@ async def test_a_line_that_can_not_be_used_is_asked_again_as_it_was_written(own:
     app = SessionApp(own)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
-        await pilot.press("m")
+        await press(pilot, "m")
         await until(pilot, lambda: app.session.write.is_open)
         await until(pilot, lambda: "planner builtin:autotune" in " ".join(shown(app).split()))
         await write(pilot, "model nobody")
         await until(pilot, lambda: "not written like that" in " ".join(shown(app).split()))
         line = app.session.query_one("#line", Input)
         assert app.session.write.is_open and line.value == "model nobody" and not given(own)
-        await pilot.press("escape")
-        await until(pilot, lambda: not app.session.write.is_open)
-        assert not given(own)
+        await press(pilot, "escape")
+        assert not app.session.write.is_open and not given(own)

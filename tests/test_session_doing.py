@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from test_session import PATIENCE, started, until
+from session_pilot import PATIENCE, started, until
 
 from agents.events import Event
 from agents.steering_actions import EditKernel, Fork, Hint

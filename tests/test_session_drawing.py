@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from test_session import stub_run, until
+from session_pilot import clicked, press, settled, stub_run, until
 from textual._compositor import CompositorUpdate
 from textual.geometry import Region, Size
 from textual.pilot import Pilot
@@ -75,7 +75,7 @@ class Seen(SessionApp):
 
 async def begun(pilot: Pilot[None], app: Seen) -> None:
     await until(pilot, lambda: app.session.story.ended is not None)
-    await pilot.pause(0.3)
+    await settled(pilot)
 
 
 @pytest.mark.parametrize("size", [(80, 12), (160, 48)])
@@ -84,12 +84,12 @@ async def test_what_is_drawn_in_parts_is_what_the_whole_would_be(run: RunFolder,
     async with app.run_test(size=size) as pilot:
         await begun(pilot, app)
         for spell in SPELLS:
-            await pilot.press(*spell.split(" "))
-            await until(pilot, lambda: app.text == app.whole, f"the same drawing after {spell}")
-        await pilot.press("question_mark")
-        await until(pilot, lambda: "escape goes back" in app.text)
-        await pilot.click(offset=(1, 5))  # beside the help
-        await until(pilot, lambda: "escape goes back" not in app.text and app.text == app.whole)
+            await press(pilot, *spell.split(" "))
+            assert app.text == app.whole, spell
+        await press(pilot, "question_mark")
+        assert "escape goes back" in app.text
+        await clicked(pilot, 1, 5)  # beside the help
+        assert "escape goes back" not in app.text and app.text == app.whole
 
 
 async def test_a_key_is_answered_in_one_frame(run: RunFolder) -> None:
@@ -99,9 +99,7 @@ async def test_a_key_is_answered_in_one_frame(run: RunFolder) -> None:
         keys = "b 3 6 z z question_mark escape 1 up v v h a left escape w n colon p escape 2 h escape"
         for key in keys.split(" "):
             before = app.frames
-            await pilot.press(key)
-            await until(pilot, lambda: app.frames > before, key)  # noqa: B023
-            await pilot.pause(0.05)
+            await press(pilot, key)
             assert app.frames - before == 1, key
 
 
@@ -109,11 +107,10 @@ async def test_keys_of_the_screen_rest_while_the_help_is_open(run: RunFolder) ->
     app = SessionApp(run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
-        await pilot.press("question_mark", "p", "z", "2")
-        await pilot.pause()
+        await press(pilot, "question_mark", "p", "z", "2")
         assert app.session.query_one(Help).has_focus_within and app.session.focused is not app.session.plan
         assert not (run.path / "commands.jsonl").exists()
-        await pilot.press("enter", "2")
+        await press(pilot, "enter", "2")
         assert app.session.focused is app.session.query_one("#kernel-body")
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_session import HOSTILE, shown, stub_run, until
+from session_pilot import press, resized, settled, shown, stub_run, until
+from test_session import HOSTILE
 
 from app.session.app import SessionApp
 from app.session.story import Story
@@ -59,7 +60,7 @@ async def test_lines_of_another_version_are_passed_over(run: RunFolder) -> None:
         with (run.path / "events.jsonl").open("a") as log:
             log.writelines(json.dumps(line) + "\n" for line in told)
         await until(pilot, lambda: app.session.story.version >= seen + len(told) or not app.is_running)
-        await pilot.pause(0.2)
+        await settled(pilot)
         assert app.is_running and "iteration" in shown(app)
     story = Story()
     for line in (*told, *lines):
@@ -75,8 +76,7 @@ async def test_no_field_of_any_event_is_obeyed(run: RunFolder) -> None:
     async with app.run_test(size=(160, 48), notifications=True) as pilot:
         await until(pilot, lambda: bool(app.session.story.answers) and bool(app.session.story.exports))
         for size in ((160, 48), (80, 24)):
-            await pilot.resize_terminal(*size)
+            await resized(pilot, *size)
             for key in (*"123456", "H", "escape", "x", "escape"):
-                await pilot.press(key)
-                await pilot.pause(0.05)
+                await press(pilot, key)
                 assert not set("\x1b\x07\x00\x08\u202e\u202c") & set(shown(app)), key

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from test_session import PATIENCE, given, notified, shown, stub_run, until
+from session_pilot import PATIENCE, given, is_over, notified, press, settled, shown, stub_run, until
 from textual.events import Key
 from textual.pilot import Pilot
 
@@ -61,13 +61,13 @@ def test_a_burst_from_a_real_terminal_goes_where_it_was_meant_to(run: RunFolder)
 
 
 async def typed(pilot: Pilot[None], *keys: str) -> None:
-    """These, in one read of the terminal."""
+    """These, in one read of the terminal, and all that they do."""
     burst = Burst(len(keys))
     for key in keys:
         event = Key(key, key if len(key) == 1 else None)
         vars(event)["burst"] = burst
         pilot.app.post_message(event)
-    await pilot.pause(0.1)
+    await settled(pilot)
 
 
 async def test_what_counts_of_keys_that_come_at_once(run: RunFolder) -> None:
@@ -82,17 +82,17 @@ async def test_what_counts_of_keys_that_come_at_once(run: RunFolder) -> None:
             for keys in ((key.key, "t"), ("t", key.key)):
                 await typed(pilot, *keys)
                 assert session.dialog is None and app.is_running, key
-            await until(pilot, lambda: any("counts only alone" in text for text in notified(app)))
+            assert any("counts only alone" in text for text in notified(app)), key
             app.clear_notifications()
         await typed(pilot, "t", "h", "i", "s")
         assert session.dialog is None and "Keys came at once: h counts only first." in notified(app)
         await typed(pilot, "2", "z", "h", "p", "k")
-        await until(pilot, lambda: session.write._line.value == "hint pk" and session.shows_one)
-        await pilot.press("escape")
+        assert session.write._line.value == "hint pk" and session.shows_one
+        await press(pilot, "escape")
         await typed(pilot, "question_mark", "escape", "6")
         assert not session.is_helping and session._current == "log"
-        await pilot.press("w")
-        await until(pilot, lambda: session.sure.is_open)
+        await press(pilot, "w")
+        assert session.sure.is_open
         await typed(pilot, "y", "enter")
         assert session.sure.is_open and "Accept" in shown(app)
         await typed(pilot, "e", "n")
@@ -107,8 +107,8 @@ async def test_keys_before_the_run_is_shown_do_nothing_but_leave(
     for keys, leaves in ((("p", "h", "q"), False), (("ctrl+c",), True)):
         app = SessionApp(run)
         async with app.run_test(size=(100, 30)) as pilot:
-            await pilot.press(*keys)
-            assert app.session.dialog is None and app.is_running is not leaves
+            await press(pilot, *keys)
+            assert app.session.dialog is None and is_over(app) is leaves
     assert given(run) == []
 
 

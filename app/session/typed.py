@@ -48,6 +48,11 @@ class InTurn:
         self._waiting: deque[Typed] = deque()
         self._is_amid = False
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits for its turn, and what was handed on did all that it does."""
+        return not (self._waiting or self._is_amid)
+
     async def take(self, typed: Typed) -> None:
         self._waiting.append(typed)
         if not self._is_amid:
