@@ -142,7 +142,7 @@ def test_nothing_that_resumes_or_plans_reads_it() -> None:
         for path in (root / folder).rglob("*.py")
         if "agents.spoken" in path.read_text() or SPOKEN in path.read_text()
     }
-    shown = {"app/session/screen.py", "app/session/voices.py"}
+    shown = {"app/session/screen.py", "app/replies.py", "app/serve/speech.py"}
     assert users == {"agents/spoken.py", "agents/drive.py", "agents/context.py", "memory/runs.py", *shown}
 
 

@@ -7,6 +7,7 @@ is read from its beginning, and the reader is told. However long a file or a lin
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,7 +33,7 @@ class Told:
     text: str
 
 
-class Feed:
+class LineFeed:
     """Reads on from `place`. `begun_anew` says that the last call began at the file's beginning again."""
 
     def __init__(self, path: Path, place: int = 0) -> None:
@@ -41,39 +42,37 @@ class Feed:
         self.begun_anew = False
         self._inode: int | None = None
 
-    def lines(self) -> list[Told]:
-        """The next whole lines, some of them where there are many. Raises OSError when the file can't be read."""
+    def texts(self) -> Iterator[str]:
+        """The next whole lines, some of them where there are many; `place` is where each ends. Raises OSError when the
+        file can't be read."""
         try:
             file = open_plain(self.path)
         except FileNotFoundError:
-            return []
+            return
         with file:
             state = os.fstat(file.fileno())
             self.begun_anew = self._is_another(file.fileno(), state)
             if self.begun_anew:
                 self.place = 0
             self._inode = state.st_ino
-            return self._read(file.fileno(), state.st_size)
+            for line in _whole(self._piece(file.fileno(), state.st_size)):
+                self.place += len(line)
+                yield line.decode(errors="replace")
 
     def _is_another(self, descriptor: int, state: os.stat_result) -> bool:
         """Whether our place is none of this file: another file, or no line of it ends there."""
         other = self._inode is not None and state.st_ino != self._inode
         return other or (self.place > 0 and os.pread(descriptor, 1, self.place - 1) != b"\n")
 
-    def _read(self, descriptor: int, size: int) -> list[Told]:
+    def _piece(self, descriptor: int, size: int) -> bytes:
+        """What follows, with a whole line unless there is none; nothing of a line that is too long."""
         piece = os.pread(descriptor, PIECE, self.place)
         while b"\n" not in piece and self.place + len(piece) < size:
             if len(piece) >= LONGEST:
                 self._pass_over(descriptor, self.place + len(piece), size)
-                return []
+                return b""
             piece += os.pread(descriptor, PIECE, self.place + len(piece))
-        found = []
-        for line in _whole(piece):
-            self.place += len(line)
-            told = event_in(line.decode(errors="replace"))
-            if told is not None:
-                found.append(Told(self.place, str(told["event"]), words(told)))
-        return found
+        return piece
 
     def _pass_over(self, descriptor: int, at: int, size: int) -> None:
         """Go on after the line that is too long, once it has an end."""
@@ -88,25 +87,37 @@ class Feed:
             at += len(piece)
 
 
-def latest(path: Path, lines: int, piece: int = PIECE) -> tuple[list[Told], int]:
-    """The last lines of a file, and the place where it goes on. Raises OSError."""
+class Feed(LineFeed):
+    """The same of a run's events."""
+
+    def lines(self) -> list[Told]:
+        """The next events. Raises OSError when the file can't be read."""
+        return [
+            Told(self.place, str(told["event"]), words(told))
+            for text in self.texts()
+            if (told := event_in(text)) is not None
+        ]
+
+
+def near_end(path: Path, piece: int = PIECE) -> int:
+    """Where the first whole line begins among the last `piece` bytes, or before them where a line is longer than that.
+    Raises OSError."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:
-        return [], 0
+        return 0
     with open_plain(path) as file:
-        begin = max(0, size - piece)
-        text = os.pread(file.fileno(), piece, begin)
-    if begin:
-        first = text.find(b"\n") + 1
-        begin, text = begin + first, text[first:]
-    place, found = begin, []
-    for line in _whole(text):
-        place += len(line)
-        told = event_in(line.decode(errors="replace"))
-        if told is not None:
-            found.append(Told(place, str(told["event"]), words(told)))
-    return found[-lines:], place
+        for begin in range(size - piece, max(0, size - LONGEST), -piece):
+            found = os.pread(file.fileno(), piece, begin).find(b"\n")
+            if found >= 0:
+                return begin + found + 1
+    return 0
+
+
+def latest(path: Path, lines: int, piece: int = PIECE) -> tuple[list[Told], int]:
+    """The last lines of a file, and the place where it goes on. Raises OSError."""
+    feed = Feed(path, near_end(path, piece))
+    return feed.lines()[-lines:], feed.place
 
 
 def words(told: Json) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -22,6 +22,7 @@ from app.serve.catalog import Catalog, run_href, state_of
 from app.serve.feed import Feed
 from app.serve.guard import Guard
 from app.serve.problems import NotThere, problem, problem_of
+from app.serve.speech import Hearing
 from memory.files import RunFolderError
 from memory.lesson_file import LessonsError
 from memory.lesson_store import LessonStore
@@ -107,14 +108,17 @@ class Site:
             return problem(503, "Too many pages look at runs at once", "Close some of them.")
         place = request.headers.get("last-event-id", request.query_params.get("from", ""))
         feed = Feed(run.path / "events.jsonl", int(place) if place.isdecimal() and len(place) < 16 else 0)
+        hearing = Hearing(run.path) if request.query_params.get("words") == "1" else None
         return StreamingResponse(
-            self._stream(feed, run), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+            self._stream(feed, run, hearing), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
         )
 
-    async def _stream(self, feed: Feed, run: RunFolder) -> AsyncIterator[bytes]:
+    async def _stream(self, feed: Feed, run: RunFolder, hearing: Hearing | None) -> AsyncIterator[bytes]:
         self.streams += 1
         try:
             yield b"retry: 2000\n\n"
+            if hearing is not None:
+                yield message("hush", {})
             last, silent = "", 0.0
             while True:
                 try:
@@ -130,7 +134,10 @@ class Site:
                 if state != last:
                     yield message("state", {"state": state})
                     last = state
-                silent = 0.0 if lines else silent + LOOK_EVERY
+                said = hearing.news() if hearing is not None else []
+                for each in said:
+                    yield message("said", asdict(each))
+                silent = 0.0 if lines or said else silent + LOOK_EVERY
                 if silent >= BEAT_EVERY:
                     yield b": still here\n\n"
                     silent = 0.0
@@ -148,7 +155,7 @@ def page(template: str, fields: views.Fields, here: str) -> HTMLResponse:
     return HTMLResponse(writable(rendered(template, fields | {"here": here})))
 
 
-def message(kind: str, fields: dict[str, str], place: int | None = None) -> bytes:
+def message(kind: str, fields: dict[str, Any], place: int | None = None) -> bytes:
     """A server-sent event (HTML standard, section 9.2). JSON keeps the data on one line."""
     head = f"id: {place}\n" if place is not None else ""
     return f"{head}event: {kind}\ndata: {json.dumps(fields)}\n\n".encode()

@@ -11,6 +11,7 @@ from app.batch_summary import summarize_batch
 from app.compare import LETTERS, MOST, Contender, compare
 from app.compare_report import parts_of
 from app.quantities import times
+from app.replies import NOBODY, NOBODY_YET
 from app.report import baseline_name, facts_of, progress_of
 from app.report_claim import subjects
 from app.report_failures import mismatch_words
@@ -58,7 +59,8 @@ def home(catalog: Catalog, page: int) -> Fields:
 def run_page(run: RunFolder, href: str) -> Fields:
     """A run as it stands, and the last lines of its log."""
     lines, place = latest(run.path / "events.jsonl", LOG_LINES)
-    return run_now(run, href) | {"lines": lines, "place": place}
+    quiet = NOBODY if (run.path / "outcome.json").exists() else NOBODY_YET
+    return run_now(run, href) | {"lines": lines, "place": place, "quiet": quiet}
 
 
 def run_now(run: RunFolder, href: str) -> Fields:

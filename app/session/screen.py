@@ -20,6 +20,7 @@ from textual.widgets import Static
 
 from agents.spoken import SPOKEN, piece_in
 from agents.steering_box import Box
+from app.replies import NOBODY, NOBODY_YET
 from app.session.board import Board, places
 from app.session.dialogs import Help
 from app.session.driver import Driver
@@ -234,9 +235,7 @@ class SessionScreen(Wheel, Prompt):
         self.follow()
 
     def _quiet(self) -> str:
-        if self.story.ended is not None:
-            return "Nobody spoke. What models said in full is in the run's transcripts."
-        return "Nobody spoke yet. builtin:autotune says nothing; a language model's reply is shown here as it comes."
+        return NOBODY if self.story.ended is not None else NOBODY_YET
 
     # --- panes
 

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
 
 from rich.text import Text
 
-from agents.spoken import Piece
+from app.replies import Replies, Reply
 from app.session.lines import clean, folded
-
-SPOKEN: Final = 40_000
-"""Characters of one reply that are kept."""
-REPLIES: Final = 12
-"""That are kept."""
 
 
 @dataclass
-class _Reply:
-    speaker: str
-    text: str = ""
-    is_over: bool = False
+class _Reply(Reply):
     _rows: list[Text] = field(default_factory=list)
     """The whole lines of the text up to `_done`, folded at `_width`."""
     _done: int = 0
     _width: int = 0
 
     def add(self, text: str) -> None:
-        self.text = self.text + text if self.text else text.lstrip()
-        if len(self.text) > SPOKEN:
-            self.text, self._width = self.text[-SPOKEN:], 0
+        super().add(text)
+        if self.said > len(self.text):  # its beginning is gone, and lines begin elsewhere
+            self._width = 0
 
     def lines(self, width: int) -> list[Text]:
         """Only what came since the last call is folded."""
@@ -43,25 +33,11 @@ class _Reply:
         return [Text(clean(self.speaker, 80), style="bold"), *self._rows, *folded(self.text[whole:], width)]
 
 
-class Voices:
-    """The newest replies, in the order in which they began."""
+class Voices(Replies[_Reply]):
+    """The newest replies as lines."""
 
     def __init__(self) -> None:
-        self.version = 0
-        """Grows with each piece."""
-        self._replies: list[_Reply] = []
-
-    def hear(self, pieces: Iterable[Piece]) -> None:
-        """A speaker's piece joins the reply that it is amid of, or begins another one."""
-        for piece in pieces:
-            self.version += 1
-            reply = next((r for r in reversed(self._replies) if r.speaker == piece.speaker and not r.is_over), None)
-            if reply is None and piece.text.strip():
-                reply = _Reply(piece.speaker)
-                self._replies = [*self._replies[1 - REPLIES :], reply]
-            if reply is not None:
-                reply.add(piece.text)
-                reply.is_over = piece.is_last
+        super().__init__(_Reply)
 
     def lines(self, width: int, height: int) -> list[Text]:
         """All of it, a blank line after each reply; nothing while nobody spoke.
@@ -69,9 +45,9 @@ class Voices:
         Those that go on are below the others, and of several that go on at the same time only as much is shown as has
         room in `height` lines, so that all are seen.
         """
-        going = [reply for reply in self._replies if not reply.is_over]
+        going = [reply for reply in self.newest if not reply.is_over]
         most = max(2, height // len(going) - 2) if len(going) > 1 else None
-        shown = [reply.lines(width) for reply in self._replies if reply.is_over]
+        shown = [reply.lines(width) for reply in self.newest if reply.is_over]
         shown += [_end(reply.lines(width), most) for reply in going]
         return [line for lines in shown for line in (*lines, Text())]
 

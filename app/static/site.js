@@ -54,26 +54,73 @@ function add(told) {
   if (atEnd) lines.scrollTop = lines.scrollHeight;
 }
 
-function follow(url) {
-  const stream = new EventSource(url);
+// What models say. It is asked for while it is open to be read, and only so much of it is kept.
+const hearing = document.getElementById('hearing');
+const said = document.getElementById('said');
+const quiet = document.getElementById('quiet');
+const MOST_REPLIES = 6;
+const MOST_TEXT = 8000; // characters of a reply
+
+function hush() {
+  said.replaceChildren();
+  quiet.hidden = false;
+}
+
+function hear(told) {
+  quiet.hidden = true;
+  const atEnd = said.scrollHeight - said.scrollTop - said.clientHeight < 40;
+  let reply = [...said.children].find((each) => each.dataset.reply === String(told.reply));
+  if (!reply) {
+    reply = document.createElement('div');
+    reply.dataset.reply = told.reply;
+    reply.append(document.createElement('b'), document.createElement('p'));
+    reply.firstChild.textContent = told.speaker;
+    said.append(reply);
+  }
+  const whole = (told.is_cut ? '…' : reply.lastChild.textContent) + told.text;
+  reply.lastChild.textContent = whole.length > MOST_TEXT ? `…${whole.slice(-MOST_TEXT)}` : whole;
+  reply.className = told.is_over ? 'over' : 'going';
+  while (said.childElementCount > MOST_REPLIES) said.firstElementChild.remove();
+  if (atEnd) said.scrollTop = said.scrollHeight;
+}
+
+let stream = null;
+let place = now?.dataset.from;
+let last = document.getElementById('state')?.textContent;
+
+function follow() {
+  stream?.close();
+  const address = new URL(now.dataset.events, location);
+  address.searchParams.set('from', place);
+  if (hearing.open) address.searchParams.set('words', '1');
+  stream = new EventSource(address);
   stream.addEventListener('open', () => { link.textContent = 'The page follows the run.'; });
   stream.addEventListener('error', () => { link.textContent = 'The connection is lost; trying again.'; });
   stream.addEventListener('line', (event) => {
     const told = JSON.parse(event.data);
+    place = event.lastEventId;
     add(told);
     if (TELLING.has(told.kind)) soon();
   });
   stream.addEventListener('anew', () => { lines.replaceChildren(); soon(); });
-  let last = document.getElementById('state')?.textContent;
   stream.addEventListener('state', (event) => {
     const { state } = JSON.parse(event.data);
     if (state !== last) soon();
     last = state;
   });
+  stream.addEventListener('hush', hush);
+  stream.addEventListener('said', (event) => hear(JSON.parse(event.data)));
+}
+
+function begin() {
+  hearing.open = matchMedia('(min-width: 641px)').matches; // a phone is sent what models say once it is opened
+  follow();
+  let open = hearing.open;
+  hearing.addEventListener('toggle', () => { if (hearing.open !== open) { open = hearing.open; follow(); } });
   addEventListener('pagehide', () => stream.close());
   addEventListener('pageshow', (event) => { if (event.persisted) location.reload(); });
 }
 
 if (lines) lines.scrollTop = lines.scrollHeight;
-if (now?.dataset.events) follow(now.dataset.events);
+if (now?.dataset.events) begin();
 else if (now?.dataset.every) setInterval(() => { if (!document.hidden) refresh(); }, Number(now.dataset.every));
