@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from tools.device import Look
-from tools.measure import Measurement, Timings
+from tools.measure import Measurement
 from tools.records import Accepted, Kernel, Verdict
 from tools.runner import Failed, Runner
 from tools.stages import Evidence, Rejection, Stages
 from tools.targets.base import Build
+from tools.timings import Timings
 from tools.worker import WorkerFailed
 
 if TYPE_CHECKING:

@@ -7,21 +7,19 @@ process, so nothing is called faster that was not faster in both sessions.
 from __future__ import annotations
 
 import statistics
-import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from tools.clock import Clocks, Rows
 from tools.errors import InfrastructureError
 from tools.neighbours import BUSY, Neighbours, Patience, patience_seconds
 from tools.race import Inspection, Race, Terms, pairs
 from tools.records import Comparison, Kernel, WorkloadTiming
-from tools.runner import BaselineRunner, Contestant, Failed, Rival, Runner
+from tools.runner import BaselineRunner, Contestant, Failed, Runner
 from tools.significance import LEAST_GAIN, decide, least_pairs, median_interval, settled
 from tools.targets.base import Build
+from tools.timings import Session, Timings, clock_details
 
 if TYPE_CHECKING:
     from tools.judge import Judge
@@ -50,36 +48,6 @@ FINAL_PATIENCE = 2.0
 TOO_BUSY = "other programs keep the machine too busy to time this kernel"
 HOPELESS_ROUNDS = 3
 HOPELESS = 1.25
-
-
-@dataclass(frozen=True)
-class Timings:
-    """What a verdict says about time."""
-
-    workloads: tuple[WorkloadTiming, ...]
-    comparison: Comparison | None
-    cores_used_by_others: float | None
-
-
-@dataclass(frozen=True)
-class Session:
-    """One set of processes that raced."""
-
-    candidate: Runner
-    rival: Rival | None
-    baseline: BaselineRunner | None
-    inspection: Inspection
-    disturbed: dict[int, float] = field(default_factory=dict)
-    """Cores that other programs used while a workload was raced, where that was too much to the end."""
-
-    def own_seconds(self) -> float:
-        """CPU time of this process and of the workers that race."""
-        workers = [one.worker for one in (self.candidate, self.rival) if one is not None]
-        return time.process_time() + sum(worker.cpu_seconds() for worker in workers)
-
-    @property
-    def contestants(self) -> list[Contestant]:
-        return [one for one in (self.candidate, self.rival, self.baseline) if one is not None]
 
 
 class Measurement:
@@ -187,7 +155,7 @@ class Measurement:
         clocks: dict[str, JsonValue] = {}
         for workload, name in enumerate(self._judge.names):
             recycled = self._judge.content.recycles(workload)
-            clocks[name] = _clock_details(
+            clocks[name] = clock_details(
                 session.candidate.clocks(workload), session.candidate.rows.get(workload), recycled
             )
         found: dict[str, JsonValue] = {
@@ -321,16 +289,3 @@ class Measurement:
 
 def _is_slower(fresh: list[float], first: list[float]) -> bool:
     return statistics.median(fresh) > DRIFT * statistics.median(first)
-
-
-def _clock_details(clocks: Clocks, rows: Rows | None, recycled: bool) -> dict[str, JsonValue]:
-    return {
-        "inner_seconds": statistics.median(reading.inner for reading in clocks.readings),
-        "outer_seconds": statistics.median(reading.outer for reading in clocks.readings),
-        "round_trip_seconds": statistics.median(clocks.round_trips),
-        "gap_seconds": clocks.gap,
-        "allowed_gap_seconds": clocks.slack,
-        "samples": len(clocks.readings),
-        "content": "earlier draws with secret changes" if recycled else "drawn anew for every call",
-        **({"in_a_row": {"calls": rows.calls, "held": rows.held, "free": rows.free}} if rows is not None else {}),
-    }

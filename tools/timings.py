@@ -1,0 +1,58 @@
+"""What timing a kernel leaves behind: the processes of a session with what they measured, and a verdict's times."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from tools.clock import Clocks, Rows
+from tools.race import Inspection
+from tools.records import Comparison, WorkloadTiming
+from tools.runner import BaselineRunner, Contestant, Rival, Runner
+
+
+@dataclass(frozen=True)
+class Timings:
+    """What a verdict says about time."""
+
+    workloads: tuple[WorkloadTiming, ...]
+    comparison: Comparison | None
+    cores_used_by_others: float | None
+
+
+@dataclass(frozen=True)
+class Session:
+    """One set of processes that raced."""
+
+    candidate: Runner
+    rival: Rival | None
+    baseline: BaselineRunner | None
+    inspection: Inspection
+    disturbed: dict[int, float] = field(default_factory=dict)
+    """Cores that other programs used while a workload was raced, where that was too much to the end."""
+
+    def own_seconds(self) -> float:
+        """CPU time of this process and of the workers that race."""
+        workers = [one.worker for one in (self.candidate, self.rival) if one is not None]
+        return time.process_time() + sum(worker.cpu_seconds() for worker in workers)
+
+    @property
+    def contestants(self) -> list[Contestant]:
+        return [one for one in (self.candidate, self.rival, self.baseline) if one is not None]
+
+
+def clock_details(clocks: Clocks, rows: Rows | None, recycled: bool) -> dict[str, JsonValue]:
+    """What the two clocks said of one workload, as evidence."""
+    return {
+        "inner_seconds": statistics.median(reading.inner for reading in clocks.readings),
+        "outer_seconds": statistics.median(reading.outer for reading in clocks.readings),
+        "round_trip_seconds": statistics.median(clocks.round_trips),
+        "gap_seconds": clocks.gap,
+        "allowed_gap_seconds": clocks.slack,
+        "samples": len(clocks.readings),
+        "content": "earlier draws with secret changes" if recycled else "drawn anew for every call",
+        **({"in_a_row": {"calls": rows.calls, "held": rows.held, "free": rows.free}} if rows is not None else {}),
+    }
