@@ -34,6 +34,7 @@ from session_pilot import (
     until,
     write,
 )
+from session_terminal import Watched
 from small_tasks import SAXPY
 from stub_executor import TASK, StubExecutor
 from typer.testing import CliRunner
@@ -59,7 +60,6 @@ from app.session.story import Story
 from app.session_start import EventLines, attach_to, has_screen, require_one
 from app.steer import steer
 from app.steer_words import action_of
-from bench.session import Terminal
 from memory.runs import RunFolder
 from memory.tail import Tail
 from tests.screenshots import keep_terminal
@@ -476,12 +476,17 @@ async def test_a_key_draws_what_it_changes(run: RunFolder, monkeypatch: pytest.M
 
 
 def test_a_terminal_that_goes_away_without_a_signal_ends_the_session(run: RunFolder) -> None:
-    terminal = Terminal(run)
+    terminal = Watched(run)
     try:
-        assert terminal.press(b"", patience=PATIENCE) is not None
-        for key in (b"?", b"\x1b", b"\x1b[A", b"\x1b", b"h", b"\x1b"):
-            terminal.press(key, patience=0.5)
-        assert terminal.press(b"?", patience=PATIENCE) is not None, "each escape was one, and no key was lost"
+        terminal.send(b"n", until=lambda screen: "Keys that came before" in screen)  # from now on they count
+        for _ in range(2):
+            terminal.send(b"?", until=lambda screen: "escape goes back" in screen)
+            terminal.send(b"\x1b", until=lambda screen: "escape goes back" not in screen)
+            terminal.send(b"h", until=lambda screen: "What shall be done?" in screen)
+            terminal.send(b"\x1b", until=lambda screen: "What shall be done?" not in screen)
+        newest = f"a{len(run.attempts()) - 1}"
+        terminal.send(b"", until=lambda screen: f"2 kernel: {newest}" in screen)
+        terminal.send(b"\x1b[A", until=lambda screen: f"2 kernel: {newest}" not in screen)
         terminal.close()
         assert terminal.process.wait(PATIENCE) is not None
     finally:

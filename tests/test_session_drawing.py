@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Any
 
 import pytest
-from rich.cells import cell_len
 from session_pilot import clicked, press, settled, stub_run, until
+from session_terminal import Sheet
 from textual._compositor import CompositorUpdate
 from textual.geometry import Region, Size
 from textual.pilot import Pilot
@@ -20,8 +19,6 @@ from app.session.dialogs import Help
 from app.session.keys import PANES
 from memory.runs import RunFolder
 
-_PIECE = re.compile(r"\x1b\[(\d+);(\d+)H|\x1b\[[\d;]*m|(\n)|([^\x1b\n])")
-"""Of what is written to a terminal: a place, a style, a line's end, a character."""
 SPELLS = ("6 b 1", "end 2 b 1", "z down z", "question_mark down escape", "2 v z 3", "5 6", "z up z", "n v 1 home z z")
 SPELLS += (
     "1 h a escape 2",
@@ -43,27 +40,18 @@ class Seen(SessionApp):
 
     def __init__(self, run: RunFolder, size: tuple[int, int]) -> None:
         super().__init__(run)
-        self.sheet = [[" "] * size[0] for _ in range(size[1])]
+        self._sheet = Sheet(*size)
         self.frames = 0
 
     def _display(self, screen: Screen[Any], renderable: Any) -> None:  # noqa: ARG002
         if not isinstance(renderable, CompositorUpdate):
             return
         self.frames += 1
-        x = y = 0
-        for piece in _PIECE.finditer(renderable.render_segments(self.console)):
-            row, column, end, character = piece.groups()
-            if row is not None:
-                x, y = int(column) - 1, int(row) - 1
-            elif end is not None:
-                y += 1
-            elif character is not None:
-                self.sheet[y][x] = character
-                x += cell_len(character)
+        self._sheet.write(renderable.render_segments(self.console))
 
     @property
     def text(self) -> str:
-        return "\n".join("".join(row) for row in self.sheet)
+        return self._sheet.text
 
     @property
     def whole(self) -> str:

@@ -55,6 +55,7 @@ def test_a_burst_from_a_real_terminal_goes_where_it_was_meant_to(run: RunFolder)
         assert is_given(*texts, "one line")
         assert terminal.type(b"h\x1b[200~two\nlines\x1b[201~\r", "The run has ended", PATIENCE)
         assert is_given(*texts, "one line", "two lines")
+        time.sleep(0.05)  # as a person does: not amid the read before
         assert terminal.type(b"p", "The run has ended", PATIENCE) and is_given(*texts, "one line", "two lines", "pause")
     finally:
         terminal.process.kill()
