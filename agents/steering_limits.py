@@ -7,8 +7,8 @@ in the run folder, and is heeded once the run goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
@@ -45,8 +45,22 @@ def with_limits(old: Budgets, limits: Mapping[str, float | int | None]) -> Budge
     try:
         return Budgets.model_validate(old.model_dump() | dict(limits))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise WarpsmithError(f"{first['loc'][0]} can't be {first['input']}: {first['msg']}") from error
+        raise _no_limit(*(error.errors(include_url=False)[0][part] for part in ("loc", "input"))) from error
+
+
+def _no_limit(where: Sequence[str | int], given: object) -> WarpsmithError:
+    """Why that can't be given as a limit."""
+    name = str(where[0])
+    kinds = {each: (field.annotation, *get_args(field.annotation)) for each, field in Budgets.model_fields.items()}
+    if given is None:
+        *lifted, last = (each for each, kind in kinds.items() if type(None) in kind)
+        advice = f"Give a larger number. `none` lifts {', '.join(lifted)} and {last}."
+        return WarpsmithError(f"a run has to have a limit of {name}", advice)
+    if name == "near_limit" and isinstance(given, int | float):
+        return WarpsmithError(f"near_limit can't be {given * 100:g} %", "It takes a percentage above 0 and below 100.")
+    takes = "a whole number from 1" if int in kinds[name] else "a number above 0"
+    shown = f"{given:.12g}" if isinstance(given, float) else given
+    return WarpsmithError(f"{name} can't be {shown}", f"It takes {takes}.")
 
 
 def about_limits(old: Budgets, new: Budgets, action: SetBudget) -> dict[str, JsonValue]:

@@ -98,7 +98,11 @@ def _model(words: Sequence[str]) -> Action:
 
 
 def _budget(words: Sequence[str]) -> Action:
-    return acts.SetBudget(limits=dict(_limit(word) for word in words))
+    from agents.steering_limits import with_limits
+
+    limits = dict(_limit(word) for word in words)
+    with_limits(Budgets(), limits)  # what can be none is said before it is handed to a run
+    return acts.SetBudget(limits=limits)
 
 
 def _limit(word: str) -> tuple[str, float | int | None]:
