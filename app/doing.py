@@ -13,6 +13,7 @@ from app.quantities import span
 WORTH_TELLING: Final = 3.0
 """Seconds that something takes until it is said how long it does."""
 _WAITS: Final = "waiting for "
+_ARE_OUT: Final = " are out"
 _ITSELF: Final = "builtin:"
 """Models that are a part of this program: nothing is waited for."""
 
@@ -61,7 +62,10 @@ def while_spoken(doing: str, role: str) -> str:
 
 def timed(doing: str, seconds: float) -> str:
     """With how long that has been so."""
-    return doing if seconds < WORTH_TELLING or not doing else f"{doing}, {span(seconds)}"
+    if seconds < WORTH_TELLING or not doing:
+        return doing
+    oldest = "the oldest for " if doing.endswith(_ARE_OUT) else ""
+    return f"{doing}, {oldest}{span(seconds)}"
 
 
 def moment_of(line: Mapping[str, Any]) -> float | None:
@@ -72,12 +76,56 @@ def moment_of(line: Mapping[str, Any]) -> float | None:
         return None
 
 
+class Out:
+    """Calls of coders that no reply came to yet, where several work at the same time. A coder is known by its turn once
+    an event names that, and until then by its hypothesis: of several coders to one hypothesis fewer are counted."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, float] = {}
+        """When each turn's call began."""
+        self._unnamed: list[float] = []
+        """When the calls of those began whose turn is not known yet."""
+        self._turns: set[str] = set()
+
+    def take(
+        self, kind: str, fields: Mapping[str, Any], models: Mapping[str, str], moment: float
+    ) -> tuple[str, float] | None:
+        """The next event, and when it was; what is out and since when, where it is about that and several are."""
+        if kind in _ALL_BACK:
+            self._asked, self._unnamed, self._turns = {}, [], set()
+        if kind == "hypothesis":
+            self._unnamed.append(moment)
+        elif fields.get("role") == "coder" and kind in (*_ASKED, *_ANSWERED):
+            self._about(str(fields.get("turn")), moment if kind in _ASKED else None)
+        else:
+            return None
+        model, out = models.get("coder", _ITSELF), [*self._unnamed, *self._asked.values()]
+        if len(out) < 2 or model.startswith(_ITSELF):
+            return None
+        return f"coder: {len(out)} calls of {model}{_ARE_OUT}", min(out)
+
+    def _about(self, turn: str, asked: float | None) -> None:
+        """That turn's model was asked then, or answered."""
+        if turn not in self._turns:
+            self._turns.add(turn)
+            self._unnamed = self._unnamed[1:]
+        self._asked.pop(turn, None)
+        if asked is not None:
+            self._asked[turn] = asked
+
+
+_ASKED: Final = ("tool_called", "model_changed")
+_ANSWERED: Final = ("model_called", "model_failed")
+_ALL_BACK: Final = ("iteration_started", "iteration_ended", "run_started", "run_resumed")
+
+
 class Doing:
     """What goes on, folded from a run's events as they happen."""
 
     def __init__(self) -> None:
         self.text = ""
         self._models: dict[str, str] = {}
+        self._out = Out()
         self._since = time.monotonic()
 
     def take(self, kind: str, fields: Mapping[str, Any]) -> bool:
@@ -92,6 +140,9 @@ class Doing:
         text = _BEGUN.get(kind) or doing_after(kind, fields, self._models)
         if text is not None:
             self.begin(text)
+        several = self._out.take(kind, fields, self._models, time.monotonic())
+        if several is not None:
+            self.text, self._since = several
         return text is not None
 
     def begin(self, text: str) -> None:

@@ -16,7 +16,7 @@ from agents.limits import STOP_WORDS, time_left
 from agents.settings import Budgets
 from agents.wishes import Wishes
 from app.bill import PAID, Bill
-from app.doing import doing_after, moment_of, timed, while_spoken
+from app.doing import Out, doing_after, moment_of, timed, while_spoken
 from app.event_lines import bound_words
 from app.session.exports import Export
 from app.session.given import Given
@@ -71,6 +71,7 @@ class Story:
     """What was handed to the run, and is not heeded yet."""
     bill: Bill = field(default_factory=Bill)
     wishes: Wishes = field(default_factory=Wishes)
+    out: Out = field(default_factory=Out)
     exports: list[Export] = field(default_factory=list)
     """Those that this session began, and those that the log tells of."""
     _done: tuple[int, float] = (0, 0.0)
@@ -118,6 +119,8 @@ class Story:
             self.doing = self.doing if goes_on is None else goes_on
             if goes_on is not None or self.doing != before:
                 self.since = moment_of(line)
+            several = self.out.take(kind, line, self.models, moment_of(line) or 0.0)
+            self.doing, self.since = several or (self.doing, self.since)
             self.given.take(line)
 
     def hear(self, roles: Iterable[str]) -> None:
