@@ -21,6 +21,7 @@ from pathlib import Path
 from agents.batch_lines import LINE_LIMIT, ORDER, Answer, Ask, Broke, Done, Halt, Happened, Order, Report, Settle, Turn
 from agents.batch_meter import Metered
 from agents.batch_queue import time_at_work
+from agents.casting import ReadAgain
 from agents.control import Control
 from agents.drive import optimize
 from agents.events import Event, OnEvent
@@ -63,6 +64,8 @@ class Work:
     """Where checkpoints are kept; as of `agents.drive.optimize`."""
     on_event: OnEvent | None = None
     """Hears the run's events too."""
+    read_again: ReadAgain | None = None
+    """As of `agents.drive.optimize`."""
 
 
 class Share:
@@ -169,6 +172,7 @@ class _Job:
             catalogue=work.catalogue,
             common=share,
             state=work.state,
+            read_again=work.read_again,
         )
 
 

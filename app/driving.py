@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import JsonValue
 
-from agents.casting import Reach
 from agents.context import OnRoleText
 from agents.control import Control
 from agents.drive import optimize
 from agents.events import OnEvent
 from agents.limits import StopReason
-from agents.models.spec import parse_spec
 from agents.settings import RunSettings
 from app.changes import as_told
 from app.configuration import Configuration
 from app.live import Progress
 from app.pausing import may_wait, wait_for_a_person
+from app.read_again import read_again
 from app.report import write_report
 from app.signals import CUTTING, FINISHING, stopped_by_signals
 from memory.files import RunFolderError
@@ -121,15 +120,6 @@ async def to_its_end(
             reason = await once(settings, as_told(lifted.changes))
     finally:
         await executor.close()
-
-
-def read_again(configuration: Configuration, specs: Sequence[str], addresses: Sequence[str]) -> Reach:
-    """As of `agents.casting.ReadAgain`."""
-    found = configuration.again(addresses)
-    for spec in specs:
-        if (objection := found.endpoints.objections.get(parse_spec(spec).provider)) is not None:
-            raise objection
-    return Reach(found.connections, found.catalogue)
 
 
 def report_of(run: RunFolder) -> Path | None:

@@ -11,14 +11,19 @@ from typing import Any
 import pytest
 
 from agents import steering_actions as acts
+from agents.batch_books import Books
+from agents.batch_job import _Job
+from agents.batch_lines import Answer as Granted
+from agents.batch_lines import Ask, Report, Turn
 from agents.drive import optimize
 from agents.events import Event
 from agents.secrets import Scrubber
 from agents.settings import Budgets, RunSettings
 from agents.steering_box import give
+from app.batch_job import work_of
 from app.configuration import Asked, Configuration, configure
-from app.driving import read_again
 from app.optimize import asked_for
+from app.read_again import read_again
 from app.resume import Begun
 from app.resume import _configuration as resumed
 from app.steer_words import action_of
@@ -26,6 +31,7 @@ from memory.runs import RunFolder
 from tests.killed_run import seconds_of
 from tests.llm_heard import heard
 from tests.llm_server import Answer, Call, LlmServer, Recorded
+from tests.stub_batch import make_batch, plan
 from tests.stub_executor import TASK, StubExecutor
 
 SETTINGS = RunSettings(budgets=Budgets(iterations=2, near_limit=None, patience=None))
@@ -137,6 +143,33 @@ async def test_a_run_of_which_nobody_reads_settings_again_takes_no_address(tmp_p
     give(run.path, acts.UseModel(role="coder", models=("openai-chat:m",), address="http://127.0.0.1:9/v1"))
     await optimize(TASK, SETTINGS, run, StubExecutor(seconds_of), events.append)
     assert "takes no address" in refused(events)[0] and coders(events) == {"builtin:autotune"}
+
+
+async def test_a_task_of_a_batch_reads_settings_again_too(
+    tmp_path: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task's process is put together as the batch starts it, and has a turn."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    batch = make_batch(tmp_path, {"one": {}})
+    settings = SETTINGS.model_copy(update={"judge_waits": ()})
+    with batch.journal() as journal:
+        Books(batch, plan(settings=settings), journal, lambda _: None).begin()
+    run = batch.begin_run(batch.batch().task("one"), {"task": TASK.model_dump(mode="json")})
+    work = work_of(batch, "one")
+    (tmp_path / "warpsmith.toml").write_text(f'[endpoints.local]\nbase_url = "{server.url}/v1"\n')
+    events = list[Event]()
+    work.on_event = events.append
+    give(run.path, action_of(["model", "coder", "local:m"]))
+    work.executor = StubExecutor(seconds_of)
+
+    def tell(report: Report) -> None:
+        if isinstance(report, Ask):
+            job.heed(Granted(number=report.number, refused=None))
+
+    job = _Job(work, tell)
+    await job.turn(Turn(iterations=2, left=None, device_seconds=0.0))
+    assert refused(events) == [] and coders(events) == {"local:m"} and server.requests
 
 
 def test_an_address_is_a_word_of_its_own() -> None:
