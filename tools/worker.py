@@ -17,31 +17,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.errors import InfrastructureError
-from tools.messages import MESSAGE_BYTES, Kind
-from tools.process import Leader, descendants, end_tree, resident
-from tools.records import Reason
-from tools.sandbox import REFUSED, Confinement, Sandbox, detect
-from tools.wire import (
-    Message,
-    WorkerFailed,
-    decode,
-    encode_plan,
-    encode_request,
-    explain,
-    explain_exit,
-    no_memory,
-    oom_kills,
-)
-from tools.worker_limits import WorkerLimits, WorkerVariant, confinement, environment, program, resident_limit
+from tools.messages import Kind
+from tools.process import Leader, descendants
+from tools.sandbox import Confinement, Sandbox, detect
+from tools.watched import Watched, thread_states
+from tools.wire import Message, WorkerFailed, encode_plan, encode_request, explain
+from tools.worker_limits import WorkerLimits, WorkerVariant, confinement, environment, program
 
 __all__ = ["Call", "Worker", "WorkerFailed", "WorkerLimits"]
-
-_WATCH_SECONDS = 0.02
-_KEPT_OUTPUT = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -67,7 +54,7 @@ class Call(NamedTuple):
     """By the judge's clock, from the request to the answer (includes the round trip, see `Worker.ping`)."""
 
 
-class Worker:
+class Worker(Watched):
     """A started worker: library loaded, buffers mapped, every limit in force. Use as a context manager.
 
     `outputs[i]` are this worker's output buffers of workload i; `pid` is its process as numbered out here. Must be
@@ -84,19 +71,11 @@ class Worker:
     ) -> None:
         """Starts at once. WorkerFailed when the library does not load or breaks a rule while it does;
         InfrastructureError when the worker itself can't be started."""
+        super().__init__(limits or WorkerLimits(), variant)
         self._buffers = tuple(buffers)
-        self._limits = limits or WorkerLimits()
-        self._variant = variant
-        self._printed = bytearray()
-        self._printed_bytes = 0
         self._paused = False
-        self._fds: list[int] = []
-        self._process: Leader | None = None
-        self._oom_kills = oom_kills()
-        self._pidfd = -1
         self.clocked = True
         """Whether the time of the next call counts; a worker may look closer at one that does not."""
-        self.pid = 0
         self.outputs = self._make_outputs()
         try:
             self._start(library, sandbox or detect())
@@ -124,20 +103,12 @@ class Worker:
         """An empty request: the round trip that `Call.outer` contains. Pause first, as before a call."""
         return self._ask(-1, timeout, False)
 
-    def check(self) -> None:
-        """See what came since the last answer: WorkerFailed for a report, an answer too many, a flood or an end."""
-        for fd, _ in self._poll.poll(0):
-            if fd == self._output:
-                self._take_output()
-            else:
-                self._fail(self._next_failure())
-
     def pause(self) -> None:
         """Stop every thread and return when they are seen to be stopped."""
         self._signal(signal.SIGSTOP)
         self._paused = True
         deadline = time.monotonic() + 5
-        while any(state not in "TtZX" for state in _thread_states(self.pid)):
+        while any(state not in "TtZX" for state in thread_states(self.pid)):
             if time.monotonic() > deadline:
                 self._fail(InfrastructureError("a worker can't be stopped"))
 
@@ -149,13 +120,6 @@ class Worker:
     def disturbed(self) -> bool:
         """Whether the device ran below its speed in the last call, so that its time says nothing. Never known here."""
         return False
-
-    def running(self) -> bool:
-        """Whether any thread is running or waits for a core."""
-        return "R" in _thread_states(self.pid)
-
-    def threads(self) -> int:
-        return len(_thread_states(self.pid))
 
     def cpu_seconds(self) -> float:
         """CPU time used so far by all its threads, from the kernel's own clock (nanosecond resolution)."""
@@ -174,29 +138,9 @@ class Worker:
         names = (Path(row[5]).name for row in rows if len(row) == 6 and "x" in row[1] and row[5].startswith("/"))
         return tuple(name for name in dict.fromkeys(names) if not name.startswith("worker"))
 
-    def output_text(self) -> str:
-        """What it has printed so far, trimmed."""
-        return self._printed.decode(errors="replace")
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was ended, by us or for what it did."""
-        return self._process is None
-
-    def kill(self) -> None:
-        """Kill it without waiting for its end, so that several end at the same time; `close` it too."""
-        if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-
     def close(self) -> None:
         """Kill it; returns when all its processes are seen to be gone."""
-        if self._process is not None:
-            end_tree(self._process)
-            self._process = None
-        for fd in self._fds:
-            os.close(fd)
-        self._fds.clear()
+        super().close()
         for output in self.outputs:
             output.close()
 
@@ -297,11 +241,6 @@ class Worker:
             opens_files=self._variant == "asan",
         )
 
-    def _pipe(self) -> tuple[int, int]:
-        ends = os.pipe2(os.O_CLOEXEC)
-        self._fds += ends
-        return ends
-
     # -------------------------------------------------------------------------------------------------------- talk
 
     def _ask(self, workload: int, timeout: float, freeze: bool) -> Call:
@@ -329,106 +268,3 @@ class Worker:
         """What the two clocks say of the call alone."""
         del workload
         return Call(message.value * 1e-9, outer)
-
-    def _send(self, data: bytes) -> None:
-        try:
-            os.write(self._requests, data)
-        except BrokenPipeError:
-            self._fail(self._next_failure())
-
-    def _await(self, timeout: float, freeze: bool = False) -> Message:
-        """The next message; `_answered` is when it was there, and with `freeze` the worker is told to stop right then.
-
-        WorkerFailed when a limit is broken before it comes.
-        """
-        deadline = time.monotonic() + timeout
-        while True:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                self._fail(self._failure("timeout", f"did not return within {timeout:g} s"))
-            events = self._poll.poll(1000 * min(left, _WATCH_SECONDS))
-            self._answered = time.perf_counter_ns()
-            if freeze and any(fd == self._answers for fd, _ in events):
-                self._signal(signal.SIGSTOP)  # before anything else: what comes after the clock stopped does not count
-            for fd, _ in events:
-                if fd == self._output:
-                    self._take_output()
-                elif fd == self._answers and (message := self._read_answer()) is not None:
-                    return message
-                else:
-                    self._fail(self._next_failure())
-            if not events:
-                self._watch()
-
-    def _read_answer(self) -> Message | None:
-        return decode(os.read(self._answers, MESSAGE_BYTES))
-
-    def _next_failure(self) -> WorkerFailed | InfrastructureError:
-        """Why the worker is about to be closed: what it reported, else how it ended."""
-        data = b""
-        if select.select([self._answers], [], [], 0)[0]:
-            data = os.read(self._answers, MESSAGE_BYTES)
-        output = self._final_output()
-        if data:
-            return self._explain(decode(data), output)
-        assert self._process is not None
-        try:
-            code = self._process.wait(timeout=1)
-        except subprocess.TimeoutExpired:
-            return WorkerFailed("forged_answer", "closed its channel to the judge", output)
-        if self.pid == 0 and (code == REFUSED or output.startswith(("bwrap:", "jail:"))):
-            return InfrastructureError(
-                f"the worker's sandbox failed: {output.strip()[:300]}", "Run `warpsmith doctor`."
-            )
-        if code in (-signal.SIGKILL, 128 + signal.SIGKILL) and oom_kills() == self._oom_kills:
-            return InfrastructureError("something outside the judge killed the worker", "Judge the kernel again.")
-        return explain_exit(code, self._limits.memory, output)
-
-    def _take_output(self) -> None:
-        try:
-            chunk = os.read(self._output, 1 << 16)
-        except BlockingIOError:
-            return
-        if not chunk:
-            self._poll.unregister(self._output)
-            return
-        self._printed_bytes += len(chunk)
-        self._printed += chunk[: _KEPT_OUTPUT - len(self._printed)]
-        if self._printed_bytes > self._limits.output:
-            self._fail(self._failure("output_flood", f"printed more than {self._limits.output} bytes"))
-
-    def _final_output(self) -> str:
-        with contextlib.suppress(OSError):
-            while len(self._printed) < _KEPT_OUTPUT and (chunk := os.read(self._output, 1 << 16)):
-                self._printed += chunk[: _KEPT_OUTPUT - len(self._printed)]
-        return self.output_text()
-
-    def _watch(self) -> None:
-        """End a worker that uses too much memory or too many threads."""
-        if self._process is None or self.pid == 0:
-            return
-        if resident(self.pid).private > resident_limit(self._variant, self._limits):
-            self._fail(no_memory(self._limits.memory, self._final_output()))
-        if self.threads() > self._limits.threads:
-            self._fail(self._failure("forbidden_syscall", f"started more than {self._limits.threads} threads"))
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):  # its end is seen at the next request
-            signal.pidfd_send_signal(self._pidfd, number)
-
-    def _failure(self, reason: Reason, message: str) -> WorkerFailed:
-        return WorkerFailed(reason, message, self._final_output())
-
-    def _fail(self, failure: WorkerFailed | InfrastructureError) -> NoReturn:
-        self.close()
-        raise failure
-
-
-def _thread_states(pid: int) -> list[str]:
-    """State letters of the threads of `pid`."""
-    states = []
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError):
-                states.append((task / "stat").read_text().rpartition(")")[2].split()[0])
-    return states
