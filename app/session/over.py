@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Final, Generic, Self, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from rich.text import Text
 from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
@@ -17,7 +17,7 @@ from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 from textual.widgets import Static
 
-from app.session.steady import Frame, draw_below, draw_soon
+from app.session.steady import Frame, Placed, draw_below
 
 Answer = TypeVar("Answer")
 _FRAME: Final = Size(4, 2)
@@ -57,7 +57,7 @@ class Over(Frame):
             self.styles.offset = None
 
 
-class Words(Static):
+class Words(Static, Placed):
     """Some lines of text."""
 
     def __init__(self) -> None:
@@ -67,15 +67,6 @@ class Words(Static):
         """Show these; how many they are."""
         self.update(Text("\n").join(lines), layout=False)
         return len(lines)
-
-    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:  # noqa: ARG002
-        draw_soon(self)
-        return super()._size_updated(size, virtual_size, container_size, layout=False)
-
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
-        draw_soon(self)
-        return self
 
 
 class _Rows(Layout):

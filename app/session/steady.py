@@ -48,30 +48,26 @@ def draw_below(widget: Widget) -> None:
     widget.screen._compositor._dirty_regions.add(widget.region)
 
 
-class Frame(Vertical):
+class Placed(Widget):
+    """Has a place that does not depend on its own size: another size asks for no further layout. As a further base of
+    a class, since Textual takes the styles of the first base alone."""
+
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:  # noqa: ARG002
+        draw_soon(self)
+        return super()._size_updated(size, virtual_size, container_size, layout=False)
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        draw_soon(self)
+        return self
+
+
+class Frame(Vertical, Placed):
     """A container whose children fill it."""
 
-    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:  # noqa: ARG002
-        draw_soon(self)
-        return super()._size_updated(size, virtual_size, container_size, layout=False)
 
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
-        draw_soon(self)
-        return self
-
-
-class Bar(ScrollBar):
+class Bar(ScrollBar, Placed):
     """A scroll bar."""
-
-    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:  # noqa: ARG002
-        draw_soon(self)
-        return super()._size_updated(size, virtual_size, container_size, layout=False)
-
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
-        draw_soon(self)
-        return self
 
 
 class Still(Widget):
