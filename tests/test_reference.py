@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tools.content import Content
+from tools.contestants import BaselineRunner
 from tools.contract import Scalar, Tensor
 from tools.errors import TaskError
 from tools.numerics import compare
 from tools.reference import Reference, load_reference
-from tools.runner import BaselineRunner
 from tools.task import read_task
 
 TASKS = Path(__file__).parent / "tasks"

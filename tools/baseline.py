@@ -22,13 +22,13 @@ from pydantic import TypeAdapter, ValidationError
 from tools import torch_baseline
 from tools.cache import stored
 from tools.content import ContentSource
+from tools.contestants import BaselineRunner
 from tools.environment import without_secrets
 from tools.errors import InfrastructureError
 from tools.facts import BaselineFacts
 from tools.process import run_command
 from tools.records import Interval
 from tools.reference import Reference
-from tools.runner import BaselineRunner
 from tools.significance import median_interval
 from tools.task import TaskSource
 from tools.torch_baseline import COMPILED, EAGER, Job, Jobs, Row

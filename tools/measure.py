@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from tools.contestants import BaselineRunner, Contestant
 from tools.errors import InfrastructureError
 from tools.neighbours import BUSY, Neighbours, Patience, patience_seconds
 from tools.race import Inspection, Race, Terms, pairs
 from tools.records import Comparison, Kernel, WorkloadTiming
-from tools.runner import BaselineRunner, Contestant, Failed, Runner
+from tools.runner import Failed, Runner
 from tools.significance import LEAST_GAIN, decide, least_pairs, median_interval, settled
 from tools.targets.base import Build
 from tools.timings import Session, Timings, clock_details

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tools.content import Content, ContentSource
-from tools.runner import Contestant, Failed, Runner
+from tools.contestants import Contestant
+from tools.runner import Failed, Runner
 from tools.significance import Pairs, median_half_width
 
 WARM_UP_SECONDS = 0.05

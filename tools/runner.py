@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,7 @@ from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.clock import LEAST_IN_A_ROW, Allowance, Clocks, Reading, Rows, calls_in_a_row
 from tools.content import Content
 from tools.errors import InfrastructureError
-from tools.hardware import instruments
 from tools.records import Diagnostic, Mismatch, Reason
-from tools.reference import Reference
-from tools.tasks.user_code import user_call
 from tools.worker import Worker, WorkerFailed
 
 if TYPE_CHECKING:
@@ -39,8 +36,6 @@ ROW_TRIES = 3
 """Rows that must all take too long before a kernel is blamed: whatever disturbs one makes it longer."""
 UNDISTURBED_TRIES = 2
 """Times that a call is repeated when the device was throttled meanwhile."""
-SETTLE_SECONDS = 0.001
-"""Pause after the reference ran in this process: its BLAS threads spin on for a while and would disturb a timing."""
 
 
 class Failed(Exception):
@@ -63,22 +58,6 @@ class Failed(Exception):
         self.diagnostics = tuple(diagnostics)
         self.details = dict(details or {})
         self.output = output
-
-
-class Contestant(Protocol):
-    """Something that computes the task and can be timed."""
-
-    def call(self, content: Content) -> None:
-        """Compute `content` once with cold caches, and keep the reading."""
-        ...
-
-    def seconds(self, workload: int) -> list[float]:
-        """Accepted time of every kept call on the workload."""
-        ...
-
-    def drop_readings(self, workload: int | None = None) -> None:
-        """Forget all times, or those of one workload (the first calls only warm up)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -297,34 +276,3 @@ class Rival(Runner):
             super().call(content)
         except WorkerFailed as failure:
             raise InfrastructureError(f"the incumbent failed when it was raced: it {failure.message}") from failure
-
-
-class BaselineRunner:
-    """The reference itself as a contestant, in this process."""
-
-    def __init__(self, reference: Reference) -> None:
-        self._reference = reference
-        self._seconds: dict[int, list[float]] = {}
-
-    def call(self, content: Content) -> None:
-        work = self._reference.baseline_call(content.workload, content.inputs)
-        flush = instruments().flush
-        for value in content.inputs.values():
-            if isinstance(value, np.ndarray):
-                flush(value)
-        source = self._reference.source
-        with user_call(source.files, f"The reference in {source.entry} failed while it was timed"):
-            begin = time.perf_counter()
-            work()
-            elapsed = time.perf_counter() - begin
-        self._seconds.setdefault(content.workload, []).append(elapsed)
-        time.sleep(SETTLE_SECONDS)
-
-    def seconds(self, workload: int) -> list[float]:
-        return list(self._seconds.get(workload, ()))
-
-    def drop_readings(self, workload: int | None = None) -> None:
-        if workload is None:
-            self._seconds.clear()
-        else:
-            self._seconds.pop(workload, None)

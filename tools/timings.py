@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from tools.clock import Clocks, Rows
+from tools.contestants import BaselineRunner, Contestant
 from tools.race import Inspection
 from tools.records import Comparison, WorkloadTiming
-from tools.runner import BaselineRunner, Contestant, Rival, Runner
+from tools.runner import Rival, Runner
 
 
 @dataclass(frozen=True)
