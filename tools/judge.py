@@ -11,19 +11,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
-from pydantic import JsonValue
-
 from tools.audit import audit
 from tools.baseline import time_baselines
 from tools.buffers import WorkloadBuffers
 from tools.compilers import Compilers
 from tools.content import ContentSource
-from tools.contract import Scalar, Tensor, task_header
+from tools.contract import task_header
 from tools.cpu_device import CpuDevice
 from tools.device import Device, Look, SharedWorker, Yardstick
 from tools.device_lock import device_lock
 from tools.errors import InfrastructureError
-from tools.facts import TaskFacts, WorkloadFacts
+from tools.facts import TaskFacts
 from tools.gauntlet import Gauntlet
 from tools.hardware import Hardware, arithmetic_of, limit_seconds
 from tools.neighbours import Patience, patience_seconds
@@ -34,6 +32,7 @@ from tools.reference import Reference, load_reference
 from tools.runner import Means, Rival, Runner, Tenant
 from tools.targets.base import Build, Target, Variant
 from tools.task import TaskSource
+from tools.task_facts import task_facts
 from tools.torch_call import ModelCall
 from tools.torch_process import TorchWorker
 from tools.worker import Worker, WorkerFailed
@@ -146,7 +145,7 @@ class Judge:
         with took.lap("baseline"), self.lock():
             self._baselines, more = time_baselines(self.reference, self.content, self.device.lock)
         self.baseline_seconds = [baseline.seconds for baseline in self._baselines]
-        self.facts = self._facts((*notes, *more))
+        self.facts = task_facts(self, self._baselines, (*notes, *more))
 
     def __enter__(self) -> Judge:
         return self
@@ -326,42 +325,3 @@ class Judge:
         signature = self.signatures[workload]
         tensors = (*signature.input_tensors, *signature.outputs)
         return arithmetic_of((tensor.dtype for tensor in tensors), self.source.policy)
-
-    def _facts(self, notes: tuple[str, ...]) -> TaskFacts:
-        recycled = [name for index, name in enumerate(self.names) if self.content.recycles(index)]
-        if recycled:
-            notes += (
-                f"drawing inputs is slow for {', '.join(recycled)}: timed calls get earlier draws with secret changes",
-            )
-        machine: dict[str, JsonValue] = self.hardware.model_dump(mode="json")
-        return TaskFacts(
-            task=self.source.name,
-            target=self.target.name,
-            header=self.header,
-            workloads=tuple(self._workload_facts(index) for index in range(len(self.names))),
-            hardware=machine | {"bandwidth": self.hardware.bandwidth, **self.target.toolchain(), **self.device.facts()},
-            sandbox=self.device.sandbox.describe(),
-            notes=notes,
-        )
-
-    def _workload_facts(self, workload: int) -> WorkloadFacts:
-        signature, baseline = self.signatures[workload], self._baselines[workload]
-        return WorkloadFacts(
-            workload=self.names[workload],
-            weight=self.weights[workload],
-            inputs=tuple(_described(item) for item in signature.inputs),
-            outputs=tuple(_described(item) for item in signature.outputs),
-            bytes=baseline.bytes,
-            flops=baseline.flops,
-            arithmetic=self.arithmetic(workload),
-            baseline_seconds=baseline.seconds,
-            baseline_interval=baseline.interval,
-            baselines=baseline.timed,
-            limit_seconds=self.limit_seconds(workload),
-        )
-
-
-def _described(item: Tensor | Scalar) -> str:
-    if isinstance(item, Scalar):
-        return f"{item.name}: {item.ctype}"
-    return f"{item.name}: {item.dtype}[{', '.join(map(str, item.shape))}]"
