@@ -6,9 +6,10 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from agents.attempts import Judged
+from tools.device_code import DeviceCode
 from tools.profiles import Profile
 from tools.program import Experiment
-from tools.records import BuildReport, DeviceCode, Diagnostic, QuickResult, Rejected, StageReport, Verdict
+from tools.records import BuildReport, Diagnostic, QuickResult, Rejected, StageReport, Verdict
 
 STREAM_TAIL = 2000
 DIAGNOSTICS = 20

@@ -10,16 +10,8 @@ from rich.table import Table
 
 from app.quantities import disturbance, duration, percent, times
 from app.terminal import plain_table
-from tools.records import (
-    Accepted,
-    DeviceCode,
-    DeviceFunction,
-    Diagnostic,
-    Occupancy,
-    Rejected,
-    Verdict,
-    WorkloadTiming,
-)
+from tools.device_code import DeviceCode, DeviceFunction, Occupancy
+from tools.records import Accepted, Diagnostic, Rejected, Verdict, WorkloadTiming
 
 
 def print_verdict(console: Console, verdict: Verdict, baseline: str) -> None:

@@ -17,6 +17,7 @@ from app.judging import print_profile
 from app.terminal import console_for
 from tools.counters import Counted, Uncounted
 from tools.cuda_process import Host
+from tools.device_code import DeviceCode, DeviceFunction
 from tools.errors import InfrastructureError, KernelError
 from tools.executor import LocalExecutor
 from tools.facts import WorkloadFacts
@@ -26,7 +27,7 @@ from tools.profilers.kernel_names import bare_name, function_names
 from tools.profilers.ncu_live import Subject, count
 from tools.profilers.ncu_report import Findings, Pages, read_report
 from tools.profiles import Profile, Roofline
-from tools.records import DeviceCode, DeviceFunction, Interval, Kernel
+from tools.records import Interval, Kernel
 from tools.sandbox import LEVELS, Level, attempt, detect
 from tools.targets.cuda_toolkit import find_devices
 

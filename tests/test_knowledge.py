@@ -19,11 +19,11 @@ from memory.index import Document, Index
 from prompts.render import knowledge
 from tools.contract import Signature, Tensor, task_header
 from tools.counters import Cause
+from tools.device_code import DeviceFunction
 from tools.errors import InfrastructureError
 from tools.profilers import perf
 from tools.profilers.ncu_metrics import FIGURES, INTERMEDIATE, QUOTIENTS, STALLS, named, parse_query
 from tools.profilers.valgrind import metrics
-from tools.records import DeviceFunction
 from tools.targets.cuda_toolkit import find_toolkit
 from tools.toolchain import find_compiler
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.device_code import DeviceFunction, Occupancy
 from tools.errors import InfrastructureError
-from tools.records import DeviceFunction, Occupancy
 from tools.targets.cuda_messages import read_messages_of_nvcc
 from tools.targets.cuda_toolkit import find_toolkit
 from tools.targets.occupancy import (

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from tools.device_code import DeviceCode
 from tools.machine_code import Listing
 
 Language: TypeAlias = Literal["cpp", "cuda", "torch"]
@@ -68,60 +69,6 @@ class Diagnostic(Record):
     file: str | None = None
     line: int | None = None
     column: int | None = None
-
-
-Limiter: TypeAlias = Literal["threads", "blocks", "registers", "shared memory", "barriers"]
-
-
-class Occupancy(Record):
-    """How much of a multiprocessor blocks of one size can fill, without dynamic shared memory."""
-
-    threads: int
-    """Threads of a block."""
-    blocks: int = Field(ge=1)
-    """Blocks that fit at once."""
-    share: float
-    """Their warps as a fraction of the warps that a multiprocessor holds."""
-    limited_by: tuple[Limiter, ...] = Field(min_length=1)
-
-
-class DeviceFunction(Record):
-    """What the assembler spent on a kernel, or on a function that kernels call. Only a kernel has registers of its own
-    and an occupancy."""
-
-    kind: Literal["kernel", "function"]
-    name: str
-    symbol: str
-    """The name as it is in the library."""
-    stack_bytes: int
-    spill_store_bytes: int
-    spill_load_bytes: int
-    registers: int | None = None
-    static_shared_bytes: int | None = None
-    barriers: int | None = None
-    """Absent where the assembler does not say."""
-    most_threads: int | None = None
-    """Of `__launch_bounds__`, where the kernel has one."""
-    occupancy: tuple[Occupancy, ...] = ()
-    """By size of block; a size that can't be launched is left out."""
-
-    @model_validator(mode="after")
-    def _kind_decides_fields(self) -> DeviceFunction:
-        is_kernel = self.kind == "kernel"
-        if is_kernel != (self.registers is not None) or is_kernel != (self.static_shared_bytes is not None):
-            raise ValueError("a kernel has registers and static shared memory, a function has neither")
-        if not is_kernel and (self.barriers is not None or self.most_threads is not None or self.occupancy):
-            raise ValueError("only a kernel has barriers, launch bounds and an occupancy")
-        return self
-
-
-class DeviceCode(Record):
-    """What a build holds for the device."""
-
-    architecture: str
-    """As `sm_90a`."""
-    functions: tuple[DeviceFunction, ...]
-    """Kernels first."""
 
 
 class BuildReport(Record):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from tools.counters import Uncounted
+from tools.device_code import DeviceCode
 from tools.errors import InfrastructureError, KernelError
 from tools.facts import WorkloadFacts
 from tools.profilers import sass
@@ -21,7 +22,7 @@ from tools.profilers.cpu import workload_facts
 from tools.profilers.kernel_names import bare_name
 from tools.profilers.ncu_report import Findings
 from tools.profiles import Metric, Profile, Roofline
-from tools.records import DeviceCode, Kernel
+from tools.records import Kernel
 from tools.targets.base import Build
 from tools.worker import WorkerFailed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tools.records import DeviceCode
+from tools.device_code import DeviceCode
 
 
 def function_names(device: DeviceCode | None) -> tuple[str, ...]:

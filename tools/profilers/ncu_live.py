@@ -11,10 +11,10 @@ from typing import Final
 from tools.counters import Uncounted
 from tools.cuda_instruments import Bench
 from tools.cuda_process import Host
+from tools.device_code import DeviceCode
 from tools.profilers import ncu
 from tools.profilers.kernel_names import function_names
 from tools.profilers.ncu_report import Findings
-from tools.records import DeviceCode
 
 SECONDS: Final = 150.0
 """For the profiled run: some forty passes of every launch, with its memory saved and restored between them."""

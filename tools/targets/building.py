@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.cache import stored
+from tools.device_code import DeviceCode
 from tools.errors import InfrastructureError, KernelError
 from tools.process import Completed, run_command
 from tools.program import Program
-from tools.records import BuildReport, DeviceCode, Diagnostic, Kernel, Reason
+from tools.records import BuildReport, Diagnostic, Kernel, Reason
 from tools.sandbox import REFUSED, Confinement, detect
 from tools.targets.base import Build
 

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from tools.device_code import DeviceCode, DeviceFunction
 from tools.errors import InfrastructureError, KernelError
 from tools.machine_code import Form
 from tools.process import Completed
-from tools.records import DeviceCode, DeviceFunction, Diagnostic, Kernel, Language, TargetName
+from tools.records import Diagnostic, Kernel, Language, TargetName
 from tools.targets.base import Build, FlagGroup, Variant
 from tools.targets.building import (
     HEADER,

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Final
 
+from tools.device_code import DeviceCode
 from tools.errors import InfrastructureError, KernelError
 from tools.machine_code import Form
-from tools.records import DeviceCode
 from tools.targets.base import Build
 from tools.targets.building import LIBRARY, last_line
 from tools.targets.cuda_toolkit import find_toolkit

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from tools.records import Limiter, Occupancy
+from tools.device_code import Limiter, Occupancy
 
 WARP: Final = 32
 MOST_THREADS: Final = 1024
