@@ -399,4 +399,4 @@ def in_terminal(argv: list[str]) -> tuple[str, int]:
             except OSError:
                 break
     os.close(outer)
-    return shown.decode(errors="replace"), child.wait(timeout=10)
+    return shown.decode(errors="replace"), child.wait(timeout=120)
