@@ -19,7 +19,8 @@ from tools.errors import TaskError
 from tools.expected import Expected
 from tools.hardware import instruments
 from tools.numerics import QUIET, Slices, granted
-from tools.reference import Reference, _rounded, load_reference
+from tools.reference import Reference, load_reference
+from tools.rounding import rounded
 from tools.task import TaskSource, read_task
 from tools.tasks import torch_distributions
 from tools.tasks.kernelbench import KernelBenchBackend
@@ -134,7 +135,7 @@ def test_rounding_is_to_the_nearest_and_as_on_the_host() -> None:
     odd = torch.tensor([1 + 2.0**-9, -3 - 2.0**-9, 0.0, 2.0**-140, 1e30, 1.3], dtype=torch.float32)
     moved = rounded_to(torch, odd, generator, 8)
     assert moved[:4].tolist() == [1.0, -3.0, 0.0, 2.0**-140]
-    assert np.array_equal(moved.numpy(), _rounded(odd.numpy(), rng, 8))
+    assert np.array_equal(moved.numpy(), rounded(odd.numpy(), rng, 8))
     assert float((moved[4:] / odd[4:].double() - 1).abs().max()) <= 2.0**-8
     assert torch.equal(rounded_to(torch, odd, generator, None), odd.double())
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import numpy as np
 
+from tools import rounding
 from tools.contract import CType, Scalar, Signature, Tensor, task_header
 from tools.distributions import DISTRIBUTIONS, transform
 from tools.errors import TaskError
 from tools.numerics import POLICY_BITS, POLICY_NOISE
 from tools.task import TaskSource, WorkloadSpec
+from tools.tasks.backend import Backend
 from tools.tasks.kernelbench import KernelBenchBackend
 from tools.tasks.numpy_file import NumpyBackend
 from tools.tasks.torch_reference import NearExpected, torch_place
@@ -24,27 +25,6 @@ from tools.tasks.values import DTYPES, FLOATS, Array, Inputs, Outputs, Value, al
 from tools.torch_call import ModelCall, model_call, plain_call
 
 __all__ = ["Array", "Inputs", "Outputs", "Reference", "Value", "load_reference"]
-
-
-class Backend(Protocol):
-    """What one format of task has to offer. Everything raises TaskError only."""
-
-    fixed: frozenset[str]
-    """Inputs that keep their given distribution, such as a model's parameters."""
-    notes: tuple[str, ...]
-    on_gpu: bool
-    """Whether it computes on the GPU."""
-
-    def given(self, workload: int, seed: int) -> Inputs: ...
-    def run(self, workload: int, inputs: Inputs) -> Outputs: ...
-    def run64(self, workload: int, inputs: Inputs) -> Outputs: ...
-    def call(self, workload: int, inputs: Inputs) -> Callable[[], object]: ...
-    def figure(self, name: str, inputs: Inputs) -> float | None: ...
-    def model(self, workload: int) -> tuple[object, list[tuple[str | None, object]], dict[str, str]] | None: ...
-    def near(self, workload: int, inputs: Inputs) -> NearExpected | None: ...
-    def noise(self, workload: int, inputs: Inputs, bits: int | None, *, rounded: bool) -> Outputs | None: ...
-    def transformed(self, name: str, array: Array, rng: np.random.Generator, *, signed: bool) -> Array | None: ...
-    def forget(self) -> None: ...
 
 
 class Reference:
@@ -156,7 +136,7 @@ class Reference:
         if near is not None:
             return near
         rng = np.random.default_rng(0)
-        move = _rounded if rounded else _jittered
+        move = rounding.rounded if rounded else rounding.jittered
         moved = self.oracle(workload, {name: move(value, rng, bits) for name, value in inputs.items()})
         assert moved is not None
         with np.errstate(invalid="ignore", over="ignore"):
@@ -315,32 +295,6 @@ def _tensors(outputs: Outputs) -> tuple[Tensor, ...]:
 
 def _elements(signature: Signature) -> int:
     return sum(tensor.size for tensor in (*signature.input_tensors, *signature.outputs))
-
-
-def _jittered(value: Value, rng: np.random.Generator, most: int | None) -> Value:
-    """A floating array in float64, each element moved by half a unit in the last place of its own dtype, or of one with
-    `most` significant bits."""
-    if not isinstance(value, np.ndarray) or value.dtype not in FLOATS:
-        return value
-    bits = _bits(value, most)
-    signs = 2.0 * rng.integers(0, 2, value.shape, dtype=np.int8) - 1.0
-    return np.asarray(value.astype(np.float64) * (1 + signs * 2.0**-bits))
-
-
-def _rounded(value: Value, rng: np.random.Generator, most: int | None) -> Value:
-    """A floating array in float64, rounded to `most` significant bits or to those of its own dtype."""
-    del rng
-    if not isinstance(value, np.ndarray) or value.dtype not in FLOATS:
-        return value
-    scale = 2.0 ** _bits(value, most)
-    fraction, exponent = np.frexp(value.astype(np.float64))
-    return np.asarray(np.ldexp(np.rint(fraction * scale) / scale, exponent))
-
-
-def _bits(value: Array, most: int | None) -> int:
-    """Significant ones."""
-    bits = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}[DTYPES[value.dtype]]
-    return bits if most is None else min(bits, most)
 
 
 @contextmanager
