@@ -14,6 +14,8 @@ from app.plot_frame import ROW, Frame, Scale, grid_x, grid_y, label, svg, thinne
 from app.quantities import amount, duration, short
 
 Mark = Literal["kept", "other", "rejected"]
+_LINE = 15
+"""Pixels from one line of words to the next."""
 _CROWD = 80
 """Attempts from which marks are drawn smaller."""
 
@@ -134,16 +136,21 @@ def _attempt_axis(frame: Frame, x: Scale, points: Sequence[Point]) -> str:
 
 
 def _levels_beside(frame: Frame, levels: Sequence[Level], y: Scale) -> list[str]:
-    """The lines and their labels; labels that would overlap are pushed apart."""
+    """The lines and their labels of two rows; labels that would overlap, or reach what is below, are pushed apart."""
+    drawn = sorted(levels, key=lambda level: y(level.seconds))
+    places: list[float] = []
+    for level in drawn:
+        places.append(max(y(level.seconds) + 4, places[-1] + 2 * _LINE if places else -math.inf))
+    lowest = frame.floor - _LINE
+    for place in reversed(range(len(places))):
+        places[place] = min(places[place], lowest)
+        lowest = places[place] - 2 * _LINE
     parts: list[str] = []
-    last = -math.inf
-    for level in sorted(levels, key=lambda level: y(level.seconds)):
-        text_at = max(y(level.seconds) + 4, last + 30)
-        last = text_at
+    for level, at in zip(drawn, places, strict=True):
         parts += [
             _level(level, frame.left, frame.end, y(level.seconds)),
-            label(frame.end + 8, text_at, level.name, style=level.style),
-            label(frame.end + 8, text_at + 14, duration(level.seconds), style=level.style),
+            label(frame.end + 8, at, level.name, style=level.style),
+            label(frame.end + 8, at + 14, duration(level.seconds), style=level.style),
         ]
     return parts
 

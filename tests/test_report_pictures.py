@@ -91,3 +91,14 @@ def test_names_along_an_axis_have_room(frame: Frame, names: list[str]) -> None:
     root = ElementTree.fromstring(plots.bars(frame, [(name, 1.0, "") for name in names], "y", "x"))
     at = [float(e.get("x", "")) for e in root.iter() if e.tag == "text" and e.get("text-anchor") == "middle"][:-1]
     assert len(at) == 1 or min(b - a for a, b in itertools.pairwise(at)) > 7 * len(names[0])
+
+
+@pytest.mark.parametrize("seconds", [(1e-3, 1e-3), (1e-3, 9.9e-4), (1e-3, 1e-6), (1e-6, 1e-3)])
+def test_words_beside_the_times_keep_apart(seconds: tuple[float, float]) -> None:
+    """Also from those of the lane of what was rejected, however near to it a level is."""
+    points = [plots.Point("a0", "kept", 1e-3, ""), plots.Point("a1", "rejected", None, "")]
+    levels = [plots.Level("NumPy", seconds[0], "baseline"), plots.Level("limit", seconds[1], "limit")]
+    root = ElementTree.fromstring(plots.progress(BROAD, points, levels))
+    beside = [e for e in root.iter() if e.tag == "text" and float(e.get("x", "0")) > BROAD.end]
+    at = sorted(float(e.get("y", "")) for e in beside)
+    assert len(at) == 5 and min(b - a for a, b in itertools.pairwise(at)) >= 13 and at[0] > BROAD.top
