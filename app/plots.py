@@ -141,7 +141,7 @@ def _levels_beside(frame: Frame, levels: Sequence[Level], y: Scale) -> list[str]
     places: list[float] = []
     for level in drawn:
         places.append(max(y(level.seconds) + 4, places[-1] + 2 * _LINE if places else -math.inf))
-    lowest = frame.floor - _LINE
+    lowest = float(frame.floor - _LINE)
     for place in reversed(range(len(places))):
         places[place] = min(places[place], lowest)
         lowest = places[place] - 2 * _LINE
