@@ -15,8 +15,9 @@ from tools import content as content_module
 from tools.clock import Clocks, Reading
 from tools.errors import KernelError, TaskError
 from tools.judge import Judge, load_task, open_task
+from tools.measure import LOOK_CONFIDENCE
 from tools.process import descendants
-from tools.records import STAGES, Accepted, Rejected, Unjudged
+from tools.records import STAGES, Accepted, Comparison, Rejected, Unjudged
 from tools.task import WorkloadSpec
 
 
@@ -121,6 +122,23 @@ def test_a_final_evaluation_times_the_baseline_too(judge: Judge) -> None:
     bases = [timing.baseline_seconds for timing in verdict.timings]
     assert all(base > 0 for base in bases)
     assert bases != judge.baseline_seconds
+
+
+def test_a_last_measurement_races_the_start_in_both_sessions_and_tells_each_workload(judge: Judge) -> None:
+    """One workload got faster by far and the other slower by far, which the mean over both does not say."""
+    before, after = (SLOW.replace("600", f"(args.x_size > 10000 ? {turns})") for turns in ("600 : 1", "1 : 600"))
+    verdict = judge.evaluate(cpp(after), incumbent=cpp(before), final=True)
+    assert isinstance(verdict, Accepted), verdict
+    afresh = verdict.stages[-1].details
+    races = {name: Comparison.model_validate(race) for name, race in afresh["races"].items()}  # type: ignore[union-attr]
+    assert {name: race.decision for name, race in races.items()} == {"even": "faster", "odd": "slower"}
+    assert all(race.interval.confidence == LOOK_CONFIDENCE for race in races.values())
+    back = judge.evaluate(cpp(SLOW), incumbent=cpp(HONEST), final=True)
+    assert isinstance(back, Accepted) and back.comparison is not None, back
+    assert back.comparison.decision == "slower"
+    first, second = (Comparison.model_validate(stage.details["decision"]) for stage in back.stages[-2:])
+    assert first != second  # it lost the first session, and the second raced all the same
+    assert all(timing.incumbent_seconds is not None for timing in back.timings)
 
 
 def test_a_time_below_the_limit_is_refused_not_recorded() -> None:

@@ -13,8 +13,10 @@ import pytest
 
 from tools.clock import OFTEN, RARELY, Allowance
 from tools.content import Content, ContentSource
+from tools.measure import DRIFT
 from tools.race import SURE, Race, Terms
 from tools.significance import median_half_width
+from tools.timings import Session, sessions_that_count
 
 
 class Steady:
@@ -73,3 +75,25 @@ def test_round_trips_are_measured_often_at_first_and_then_now_and_then() -> None
     assert sampled[:OFTEN] == list(range(1, OFTEN + 1))
     assert all(later - earlier <= RARELY for earlier, later in itertools.pairwise(sampled))
     assert len(sampled) < 30
+
+
+class Timed:
+    """A contestant whose times are known."""
+
+    def __init__(self, *times: float) -> None:
+        self.times = list(times)
+
+    def seconds(self, workload: int) -> list[float]:
+        return self.times
+
+
+def test_the_times_of_a_verdict_and_of_its_incumbent_are_from_the_same_sessions() -> None:
+    """A session that was worthless for one is so for the other: their medians stand in one table."""
+
+    def session(candidate: float, rival: float) -> Session:
+        return Session(cast(Any, Timed(candidate)), cast(Any, Timed(rival)), None, cast(Any, None))
+
+    first, alike, slower = session(1.0, 2.0), session(1.05, 2.1), session(1.2, 2.4)
+    assert sessions_that_count([first], 0, DRIFT) == [first]
+    assert sessions_that_count([first, alike], 0, DRIFT) == [first, alike]
+    assert sessions_that_count([first, slower], 0, DRIFT) == [slower]

@@ -1,7 +1,9 @@
 """How long a kernel takes and whether it beats the incumbent: two sessions, the second in fresh processes.
 
 A process can be lucky or unlucky as a whole (where its memory lies), and a kernel can behave well only in its first
-process, so nothing is called faster that was not faster in both sessions.
+process. So a kernel is called faster only where the first session says so alone and both say so together, and where
+the fresh one alone points the same way. The last measurement of a winner races both sessions in any case, and both
+together decide.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from tools.records import Comparison, Kernel, WorkloadTiming
 from tools.runner import Failed, Runner
 from tools.significance import LEAST_GAIN, decide, least_pairs, median_interval, settled
 from tools.targets.base import Build
-from tools.timings import Session, Timings, clock_details
+from tools.timings import Session, Timings, clock_details, sessions_that_count
 
 if TYPE_CHECKING:
     from tools.judge import Judge
@@ -97,9 +99,10 @@ class Measurement:
         self._require_same_in_a_row(session)
 
     def race_afresh(self) -> None:
-        """The second session. Without a decision to confirm it only re-times the kernel."""
+        """The second session. Without a decision to confirm it only re-times the kernel, but for a last measurement: it
+        is about how the two stand to each other, whichever way that is."""
         runner = self._processes.enter_context(self._judge.runner(self._build))
-        confirm = self.would_win
+        confirm = self.would_win or self._with_baseline
         session = self._session(runner, alone=not confirm)
         self._run(session, SECONDS * (AFRESH if confirm else AFRESH / 2), least=5 if confirm else 3)
         if self._drifted():
@@ -129,8 +132,9 @@ class Measurement:
         judge = self._judge
         rows = []
         for workload, name in enumerate(judge.names):
+            counting = sessions_that_count(self._sessions, workload, DRIFT)
             mine = self._seconds(workload)
-            theirs = [s for session in self._sessions if session.rival for s in session.rival.seconds(workload)]
+            theirs = [s for session in counting if session.rival for s in session.rival.seconds(workload)]
             base = [s for session in self._sessions if session.baseline for s in session.baseline.seconds(workload)]
             known = judge.baselines(workload)
             baselines = {next(iter(known)): statistics.median(base)} if base else known
@@ -167,7 +171,18 @@ class Measurement:
         }
         if self._decisions:
             found["decision"] = self._decisions[-1].model_dump(mode="json")
+            found["races"] = {name: race.model_dump(mode="json") for name, race in self._races().items()}
         return found
+
+    def _races(self) -> dict[str, Comparison]:
+        """Each workload's own race, of all sessions: a gain over all of them may hide that one got slower."""
+        workloads = range(len(self._judge.names))
+        by_workload = [pairs(self._judge.weights, self._paired(self._sessions), [w]) for w in workloads]
+        return {
+            name: decide(found, confidence=LOOK_CONFIDENCE)
+            for name, found in zip(self._judge.names, by_workload, strict=True)
+            if found
+        }
 
     # ---------------------------------------------------------------------------------------------------- sessions
 
@@ -276,17 +291,8 @@ class Measurement:
         return both
 
     def _seconds(self, workload: int) -> list[float]:
-        first, *fresh = [session.candidate.seconds(workload) for session in self._sessions]
-        if not fresh:
-            return first
-        if _is_slower(fresh[0], first):
-            return fresh[0]
-        return first + fresh[0]
+        counting = sessions_that_count(self._sessions, workload, DRIFT)
+        return [seconds for session in counting for seconds in session.candidate.seconds(workload)]
 
     def _drifted(self) -> bool:
-        first, fresh = (session.candidate for session in self._sessions)
-        return any(_is_slower(fresh.seconds(w), first.seconds(w)) for w in range(len(self._judge.names)))
-
-
-def _is_slower(fresh: list[float], first: list[float]) -> bool:
-    return statistics.median(fresh) > DRIFT * statistics.median(first)
+        return any(len(sessions_that_count(self._sessions, w, DRIFT)) == 1 for w in range(len(self._judge.names)))

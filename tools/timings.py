@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
@@ -43,6 +44,19 @@ class Session:
     @property
     def contestants(self) -> list[Contestant]:
         return [one for one in (self.candidate, self.rival, self.baseline) if one is not None]
+
+
+def sessions_that_count(sessions: Sequence[Session], workload: int, drift: float) -> list[Session]:
+    """Those whose times a verdict states: all of them, or the fresh one alone where its median is `drift` times the
+    first's. The incumbent's times are taken from the same ones, so that the two medians were measured side by side."""
+    first, *fresh = sessions
+    if fresh and _median(fresh[0], workload) > drift * _median(first, workload):
+        return fresh
+    return list(sessions)
+
+
+def _median(session: Session, workload: int) -> float:
+    return statistics.median(session.candidate.seconds(workload))
 
 
 def clock_details(clocks: Clocks, rows: Rows | None, recycled: bool) -> dict[str, JsonValue]:
