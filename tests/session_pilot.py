@@ -35,6 +35,13 @@ _ROUNDS: Final = 4
 """Of the loop, in each of which all is at rest: what one task hands to another is for a round of it in no queue."""
 
 
+class Noting(SessionApp):
+    """One whose notes stay until they are cleared: none is gone before a slow machine comes to look for it."""
+
+    def notify(self, message: str, *, timeout: float | None = None, **about: Any) -> None:  # noqa: ARG002
+        super().notify(message, timeout=10 * PATIENCE, **about)
+
+
 async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "it") -> None:
     """Wait until that is so, and keys count."""
     app = pilot.app

@@ -20,6 +20,7 @@ from rich.cells import cell_len
 from rich.text import Text
 from session_pilot import (
     PATIENCE,
+    Noting,
     follows,
     given,
     is_over,
@@ -116,7 +117,7 @@ def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 48), (40, 12)])
 async def test_a_run_is_shown_at_any_size_and_each_pane_has_its_key(run: RunFolder, size: tuple[int, int]) -> None:
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and follows(app), "following the newest")
         texts = {}
@@ -136,7 +137,7 @@ async def test_a_run_is_shown_at_any_size_and_each_pane_has_its_key(run: RunFold
 
 
 async def test_the_cursor_follows_the_newest_attempt_until_it_is_moved(run: RunFolder) -> None:
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and follows(app), "following the newest")
         story, plan = app.session.story, app.session.plan
@@ -157,7 +158,7 @@ async def test_the_cursor_follows_the_newest_attempt_until_it_is_moved(run: RunF
 
 
 async def test_it_changes_shape_with_its_terminal(run: RunFolder) -> None:
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         for size, one in (((80, 24), True), ((200, 60), False), ((30, 8), True), ((160, 48), False)):
@@ -174,7 +175,7 @@ async def test_views_of_the_kernel_and_its_hot_lines(run: RunFolder) -> None:
     assert profile is not None
     hot = {"file": "kernel.cpp", "line": 7, "text": "extern", "note": "waits for memory", "share": 0.42}
     run.add_profile(best, profile | {"hot_lines": [hot]})
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         await press(pilot, "b")
@@ -193,7 +194,7 @@ async def test_views_of_the_kernel_and_its_hot_lines(run: RunFolder) -> None:
 
 async def test_nothing_depends_on_colour(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         await settled(pilot)
@@ -204,7 +205,7 @@ async def test_nothing_depends_on_colour(run: RunFolder, monkeypatch: pytest.Mon
 async def test_texts_of_others_are_shown_and_never_obeyed(tmp_path: Path) -> None:
     start = Kernel(language="cpp", files={"kernel.cpp": f"// {HOSTILE}\nvoid solve() {{}}\n"})
     run = await _judged(tmp_path, start)
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         await press(pilot, *"123456")
@@ -242,7 +243,7 @@ async def test_every_key_that_acts_hands_the_run_its_action(
     run: RunFolder, editor: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """On a run that ended: what was given waits for the next process. Every action of a session is given once."""
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and follows(app), "following the newest")
         chosen = app.session.plan.chosen
@@ -291,7 +292,7 @@ def _plan_file(folder: Path) -> Path:
 
 
 async def test_what_is_typed_replaces_the_idea_that_is_offered(run: RunFolder) -> None:
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
         for keys in (("x", "enter"), ("x", *"ab", "enter")):
@@ -305,7 +306,7 @@ async def test_what_is_typed_replaces_the_idea_that_is_offered(run: RunFolder) -
 async def test_what_is_written_wrongly_is_explained_and_given_to_nobody(
     run: RunFolder, editor: Callable[[str], None]
 ) -> None:
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         for text in ("", "dance", "fork", "fork b7", "pin a1 a2", "budget x=1", "model cook a:b", "edit /nowhere.cpp"):
@@ -322,7 +323,7 @@ async def test_what_is_written_wrongly_is_explained_and_given_to_nobody(
 
 
 async def test_help_names_every_key_and_action_and_the_palette_has_them(run: RunFolder) -> None:
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(100, 60)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         await press(pilot, "question_mark")
@@ -345,7 +346,7 @@ async def test_what_can_not_be_exported_is_refused_with_a_reason(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run whose record is not whole, and a form that does not apply."""
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.plan.chosen is not None)
         await press(pilot, "X")
@@ -377,7 +378,7 @@ async def test_an_export_is_told_as_it_goes_on(
     """What its process says, and what becomes of one that ends without a word."""
     script = f"import sys; print({chr(10).join(map(json.dumps, said))!r}); sys.stderr.write('boom')"
     monkeypatch.setattr("app.session.export_process.command", lambda *_: [sys.executable, "-c", script])
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         export = Export("a1", "sources", Path("/nowhere"))
@@ -393,7 +394,7 @@ async def test_leaving_amid_an_export_asks_and_stops_its_process(
 ) -> None:
     script = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(1000)"
     monkeypatch.setattr("app.session.export_process.command", lambda *_: [sys.executable, "-c", script])
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         app.session._carry_out(Export("a1", "sources", tmp_path / "out"), "local")
@@ -436,11 +437,12 @@ class Work:
 async def test_a_session_that_nobody_touches_does_nothing(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=1_000.0)
     monkeypatch.setattr("app.session.screen.time", SimpleNamespace(monotonic=lambda: clock.now))
-    work, app = Work(monkeypatch), SessionApp(run)
+    work, app = Work(monkeypatch), Noting(run)
     async with app.run_test(size=(160, 48)) as pilot:
         session = app.session
         await until(pilot, lambda: session.story.ended is not None)
         await settled(pilot)
+        session.look()  # sees where the cursor came to rest
         work.done.clear()
         for _ in range(100):
             session.look()
@@ -459,7 +461,7 @@ async def test_a_session_that_nobody_touches_does_nothing(run: RunFolder, monkey
 
 
 async def test_a_key_draws_what_it_changes(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    work, app = Work(monkeypatch), SessionApp(run)
+    work, app = Work(monkeypatch), Noting(run)
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         await press(pilot, "b")
@@ -518,7 +520,7 @@ async def test_an_attached_session_and_the_command_steer_one_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     driver = started(tmp_path)
-    app = SessionApp(driver.run)
+    app = Noting(driver.run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: len(app.session.story.attempts) > 1)
         await press(pilot, "p")
@@ -530,7 +532,7 @@ async def test_an_attached_session_and_the_command_steer_one_run(
     assert capsys.readouterr().out.startswith("hint: rows are short (nobody reads it: builtin:autotune reads no hints")
     assert steer(driver.run, action_of(["pin", "a99"]), patience=None, as_json=True) == 1
     assert json.loads(capsys.readouterr().out)["event"] == "steer_refused"
-    app = SessionApp(driver.run)
+    app = Noting(driver.run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.hints == ["rows are short"])
         assert app.session.story.state == "paused"
@@ -545,7 +547,7 @@ async def test_an_attached_session_and_the_command_steer_one_run(
 async def test_an_attached_session_hears_two_coders_apart_as_they_speak(run: RunFolder) -> None:
     """What another process adds to the file is shown within a look; who was there before is shown at once."""
     (run.path / SPOKEN).write_text("")
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(160, 48)) as pilot:
         pane = app.session.query_one(WordsPane)
         await until(pilot, lambda: any("Nobody spoke" in line.plain for line in pane.body.lines))
@@ -576,7 +578,7 @@ async def test_a_run_that_waits_at_its_limit_is_lifted_by_the_key(tmp_path: Path
     asked = Prepared(TASK, settings, StubExecutor(seconds_of), configure(Asked(), {}, tmp_path), {})
     driver = Driver(asked, RunFolder.create(tmp_path / "runs", "stub", config))
     driver.start()
-    app = SessionApp(driver.run, driver)
+    app = Noting(driver.run, driver)
     story = app.session.story
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: story.at_limit is not None)
@@ -599,7 +601,7 @@ async def test_a_run_whose_process_is_gone_is_said_to_have_stopped(run: RunFolde
     log = run.path / "events.jsonl"
     told = [line for line in log.read_text().splitlines() if json.loads(line)["event"] not in ("stopping", "run_ended")]
     log.write_text("\n".join(told) + "\n")
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.state == "stopped")
         await press(pilot, "p")
@@ -658,7 +660,7 @@ async def test_a_real_run_is_steered_from_the_keyboard_to_its_end(
     asked = Prepared(task, settings, LocalExecutor(), configure(Asked(), os.environ, tmp_path), {})
     driver = Driver(asked, run)
     driver.start()
-    app = SessionApp(run, driver)
+    app = Noting(run, driver)
     story = app.session.story
     editor(r"sed -i 's/2 \* args.x\[i\]/args.x[i] + args.x[i]/' " + '"$1"')
     async with app.run_test(size=(160, 48)) as pilot:
@@ -702,7 +704,7 @@ async def test_a_real_run_is_steered_from_the_keyboard_to_its_end(
 
 async def test_leaving_a_run_asks_first_and_ends_it_in_order(tmp_path: Path) -> None:
     driver = started(tmp_path)
-    app = SessionApp(driver.run, driver)
+    app = Noting(driver.run, driver)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: len(app.session.story.attempts) > 1)
         await press(pilot, "p")

@@ -8,7 +8,19 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from session_pilot import PATIENCE, clicked, given, notified, press, resized, settled, shown, stub_run, until, write
+from session_pilot import (
+    Noting,
+    clicked,
+    given,
+    notified,
+    press,
+    resized,
+    settled,
+    shown,
+    stub_run,
+    until,
+    write,
+)
 from test_session_drawing import Seen
 from textual.events import Key, Paste
 from textual.geometry import Region
@@ -50,7 +62,7 @@ async def opened(pilot: Pilot[None], app: SessionApp, key: str) -> Dialog[object
 
 
 async def test_a_dialog_alone_hears_keys_and_gives_the_focus_back(run: RunFolder) -> None:
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(160, 48)) as pilot:
         session = app.session
         await until(pilot, lambda: session.story.ended is not None)
@@ -70,7 +82,7 @@ async def test_a_dialog_alone_hears_keys_and_gives_the_focus_back(run: RunFolder
 async def test_the_plan_shows_where_the_keys_come_back_to(run: RunFolder) -> None:
     """Its cursor is bright while it has the focus, and while a dialog has it only for a moment; dim when another pane
     has it, also where it was drawn bright before."""
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
 
@@ -87,13 +99,13 @@ async def test_the_plan_shows_where_the_keys_come_back_to(run: RunFolder) -> Non
 
 
 async def test_a_mouse_finds_nothing_beside_a_dialog(run: RunFolder) -> None:
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(160, 48), notifications=True) as pilot:
         session = app.session
         await until(pilot, lambda: session.story.ended is not None)
         for key in ("h", "w", "X"):
             dialog = await opened(pilot, app, key)
-            session.notify("a note beside it", timeout=PATIENCE)
+            session.notify("a note beside it")
             await until(pilot, lambda: "a note beside it" in shown(app))
             for beside in ((1, 5), (159, 10), (3, 40)):
                 assert await clicked(pilot, *beside)
@@ -128,7 +140,7 @@ async def test_a_choice_is_drawn_in_one_frame_a_key(run: RunFolder, monkeypatch:
 
 async def test_keys_that_count_over_everything(run: RunFolder) -> None:
     """ctrl+q leaves the dialog and not the session; the palette offers no second dialog."""
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         for key in ("h", "w", "X"):
@@ -147,7 +159,7 @@ async def test_keys_that_count_over_everything(run: RunFolder) -> None:
 
 @pytest.mark.parametrize("key", ["h", "colon", "w", "X"])
 async def test_a_dialog_fits_a_terminal_that_changes(run: RunFolder, key: str) -> None:
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         dialog = await opened(pilot, app, key)
@@ -167,7 +179,7 @@ async def test_a_dialog_fits_a_terminal_that_changes(run: RunFolder, key: str) -
 
 
 async def test_a_line_keeps_what_is_written_while_the_terminal_changes(run: RunFolder, tmp_path: Path) -> None:
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         await opened(pilot, app, "h")
@@ -187,7 +199,7 @@ async def test_a_line_keeps_what_is_written_while_the_terminal_changes(run: RunF
 
 
 async def test_a_question_that_is_asked_again_answers_the_first(run: RunFolder) -> None:
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         first = asyncio.create_task(app.session.sure.ask("One?"))
@@ -206,7 +218,7 @@ def own(run: RunFolder, tmp_path: Path) -> RunFolder:
 
 
 async def test_all_that_is_pasted_is_one_harmless_line(own: RunFolder) -> None:
-    app = SessionApp(own)
+    app = Noting(own)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         await opened(pilot, app, "h")
@@ -219,7 +231,7 @@ async def test_all_that_is_pasted_is_one_harmless_line(own: RunFolder) -> None:
 
 @pytest.mark.parametrize("name", ["~nobody-has-this-name/x", "a\0b", "a\ud800b", "x" * 300, "/dev/null/x"])
 async def test_a_folder_that_can_be_none_is_refused(own: RunFolder, name: str) -> None:
-    app = SessionApp(own)
+    app = Noting(own)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
         await opened(pilot, app, "X")
@@ -249,7 +261,7 @@ async def test_an_editor_that_leaves_no_kernel_costs_nothing(
     script.write_text(f"#!/bin/sh\n{command}\n")
     script.chmod(0o755)
     monkeypatch.setenv("VISUAL", str(script) if command else "  ")
-    app = SessionApp(own)
+    app = Noting(own)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
         if command == "no room":
@@ -266,7 +278,7 @@ async def test_a_long_remark_about_an_edit_is_cut(
     script.write_text('#!/bin/sh\necho "// mine" >> "$1"\n')
     script.chmod(0o755)
     monkeypatch.setenv("VISUAL", str(script))
-    app = SessionApp(own)
+    app = Noting(own)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
         await press(pilot, "e")
@@ -283,7 +295,7 @@ def at_once(app: SessionApp, *typed: str) -> None:
 
 async def test_what_is_typed_at_once_goes_where_it_is_meant_to(own: RunFolder) -> None:
     """Letters after the key that opens a line are no keys of the panes, nor are those between two dialogs."""
-    app = SessionApp(own)
+    app = Noting(own)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
         line = app.session.write._line
@@ -305,7 +317,7 @@ async def test_what_is_typed_at_once_goes_where_it_is_meant_to(own: RunFolder) -
 
 
 async def test_a_line_that_can_not_be_used_is_asked_again_as_it_was_written(own: RunFolder) -> None:
-    app = SessionApp(own)
+    app = Noting(own)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         await press(pilot, "m")

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from session_pilot import PATIENCE, given, is_over, notified, press, settled, shown, stub_run, until
+from session_pilot import PATIENCE, Noting, given, is_over, notified, press, settled, shown, stub_run, until
 from textual.events import Key
 from textual.pilot import Pilot
 
@@ -73,7 +73,7 @@ async def typed(pilot: Pilot[None], *keys: str) -> None:
 
 async def test_what_counts_of_keys_that_come_at_once(run: RunFolder) -> None:
     """None that acts on the run or ends it; those that look all do."""
-    app = SessionApp(run)
+    app = Noting(run)
     acting = [key for key in KEYS if key.counts == "alone"]
     assert {"approve", "pause", "fork", "pin", "leave", "accept", "edit"} <= {key.action for key in acting}
     async with app.run_test(size=(100, 30)) as pilot:
@@ -106,7 +106,7 @@ async def test_keys_before_the_run_is_shown_do_nothing_but_leave(
 ) -> None:
     monkeypatch.setattr(SessionScreen, "_settle", lambda _: None)
     for keys, leaves in ((("p", "h", "q"), False), (("ctrl+c",), True)):
-        app = SessionApp(run)
+        app = Noting(run)
         async with app.run_test(size=(100, 30)) as pilot:
             await press(pilot, *keys)
             assert app.session.dialog is None and is_over(app) is leaves
