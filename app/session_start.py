@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from agents.events import Event
 from app.exits import DONE, REJECTED
 from app.inputs import find_run
-from app.plain import one_line
+from app.plain import one_line, printable
 from tools.errors import WarpsmithError
 
 if TYPE_CHECKING:
     from app.optimize import Prepared, Request
+    from app.session.app import SessionApp
     from memory.runs import RunFolder
 
 
@@ -31,6 +32,16 @@ def require_one(task: Path | None, attach: str | None) -> None:
 def has_screen() -> bool:
     """Whether there is a terminal that can be drawn on."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
+
+
+def say_at_once(words: str) -> None:
+    """What is begun, before what takes its time to be loaded."""
+    print(printable(f"{words}, its screen comes in a moment"), flush=True)
+
+
+def left_behind(app: SessionApp) -> list[str]:
+    """What a person wrote in that session and the run does not have, in words: where it is."""
+    return [f"kept      what you wrote of {draft.about}: {draft.folder}" for draft in app.session.drafts.close()]
 
 
 def start_session(request: Request, *, plain: bool, as_json: bool) -> int:
@@ -52,11 +63,14 @@ def attach_to(name: str, runs: Path, *, plain: bool, as_json: bool) -> int:
         from app.log_lines import Wanted
 
         return DONE if show_run_log(run, Wanted(), follow=True, as_json=as_json) else REJECTED
+    say_at_once(f"reading   {run.id}")
     from app.session.app import SessionApp
     from app.terminal import console_for
 
     app = SessionApp(run)
     app.run()
+    for words in left_behind(app):
+        console_for().print(words, markup=False, highlight=False, soft_wrap=True)
     if app.session.story.ended is None and not app.session.story.is_gone:
         words = f"left      {run.id} goes on; back to it: warpsmith session --attach {run.id}"
         console_for().print(words, markup=False, highlight=False, soft_wrap=True)
@@ -65,6 +79,7 @@ def attach_to(name: str, runs: Path, *, plain: bool, as_json: bool) -> int:
 
 def _on_screen(request: Request) -> int:
     """The run in a thread, the screen in this one; afterwards the summary, as `optimize` prints it."""
+    say_at_once(f"starting  a session on {request.task}")
     from app.optimize import finish, prepared
     from app.terminal import console_for
     from app.tracing import require_traces
@@ -77,9 +92,9 @@ def _on_screen(request: Request) -> int:
         run.add_hint(text, 1)
     console = console_for()
     while True:
-        error, warnings = _sit_beside(asked, run, request)
-        for text in warnings:
-            console.print(f"warning: {one_line(text)}", markup=False, highlight=False, soft_wrap=True)
+        error, left, warnings = _sit_beside(asked, run, request)
+        for text in (*(f"warning: {one_line(text)}" for text in warnings), *left):
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
         if error is not None:
             if not RunFolder(run.path).attempts():
                 shutil.rmtree(run.path, ignore_errors=True)
@@ -95,8 +110,9 @@ def _on_screen(request: Request) -> int:
         asked, run = found
 
 
-def _sit_beside(asked: Prepared, run: RunFolder, request: Request) -> tuple[BaseException | None, list[str]]:
-    """Drive a run and show it until the person leaves or it is over: what ended it out of order, and warnings."""
+def _sit_beside(asked: Prepared, run: RunFolder, request: Request) -> tuple[BaseException | None, list[str], list[str]]:
+    """Drive a run and show it until the person leaves or it is over: what ended it out of order, what is left behind,
+    and warnings."""
     from app.session.app import SessionApp
     from app.session.driver import Driver
     from app.tracing import traced
@@ -105,12 +121,13 @@ def _sit_beside(asked: Prepared, run: RunFolder, request: Request) -> tuple[Base
     with traced(request.otel, os.environ, run.id, lambda _: None, warnings.append) as on_event:
         driver = Driver(asked, run, request.state, on_event)
         driver.start()
+        app = SessionApp(run, driver)
         try:
-            SessionApp(run, driver).run()
+            app.run()
         finally:
             driver.stop()
             driver.join()
-    return driver.error, warnings
+    return driver.error, left_behind(app), warnings
 
 
 def _going_on(asked: Prepared, run: RunFolder) -> tuple[Prepared, RunFolder] | None:

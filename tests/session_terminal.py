@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import re
 import select
+import termios
 import time
 from codecs import getincrementaldecoder
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from rich.cells import cell_len
@@ -23,6 +25,8 @@ _PIECE: Final = re.compile(
 """Of what is written to a terminal: a place, something else that it obeys, a line's end, a character."""
 _CUT: Final = re.compile(r"\x1b(\[[0-9;?<>=$]*)?$")
 """The beginning of what it obeys."""
+_ANEW: Final = "\x1b[?1049h"
+"""An empty screen beside the one that there was."""
 
 
 class Sheet:
@@ -39,9 +43,11 @@ class Sheet:
         cut = _CUT.search(text)
         self._rest = "" if cut is None else cut.group()
         for piece in _PIECE.finditer(text.removesuffix(self._rest)):
-            row, column, end, character = piece.groups()
-            if row is not None:
-                self._x, self._y = int(column) - 1, int(row) - 1
+            line, column, end, character = piece.groups()
+            if line is not None:
+                self._x, self._y = int(column) - 1, int(line) - 1
+            elif piece.group() == _ANEW:
+                self._rows = [[" "] * len(row) for row in self._rows]
             elif end is not None:
                 self._y += 1
             elif character is not None:
@@ -64,6 +70,15 @@ class Watched(Terminal):
         super().__init__(run)
         lines, columns = SIZE
         self._sheet, self._decode = Sheet(columns, lines), getincrementaldecoder("utf-8")().decode
+
+    def left_by(self, keys: bytes) -> int:
+        """Write these, by which it ends: how the terminal takes what is typed then, as its flags."""
+        os.write(self._terminal, keys)
+        with suppress(OSError):  # nobody has the other end any more
+            while select.select([self._terminal], [], [], PATIENCE)[0]:
+                os.read(self._terminal, 1 << 16)
+        self.process.wait(PATIENCE)
+        return int(termios.tcgetattr(self._terminal)[3])
 
     def send(self, keys: bytes, until: Callable[[str], bool]) -> None:
         """Write these, and read until that holds of what stands on the screen."""

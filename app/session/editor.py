@@ -1,17 +1,18 @@
-"""The person's own editor, on the files of a kernel or on a plan."""
+"""The person's own editor."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+import sys
+import termios
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from tools.errors import WarpsmithError
-from tools.records import ENTRY_FILE, Language
 
 
 def editor() -> list[str]:
@@ -27,71 +28,40 @@ def editor() -> list[str]:
 
 
 def edit(paths: Sequence[Path]) -> None:
-    """Open these files in it and wait. Raises WarpsmithError when it can't be started or fails."""
-    command = [*editor(), *map(str, paths)]
+    """Open these files in it and wait. Raises WarpsmithError when it can't be started or does not end well."""
+    command = editor()
     try:
-        code = subprocess.run(command, check=False).returncode
+        with _terminal_kept():
+            code = subprocess.run([*command, *map(str, paths)], check=False).returncode
     except OSError as error:
-        raise WarpsmithError(
-            f"{command[0]} can't be started: {error.strerror}", "Set $EDITOR to your editor."
-        ) from error
+        why = f"{command[0]} can't be started: {error.strerror or error}"
+        raise WarpsmithError(why, "Set $EDITOR to your editor.") from error
+    if code < 0:
+        raise WarpsmithError(f"{command[0]} was ended by {_signal(-code)}")
     if code:
-        raise WarpsmithError(f"{command[0]} ended with {code}", "Nothing was taken over.")
+        raise WarpsmithError(f"{command[0]} ended with {code}")
 
 
-def edit_kernel(files: Mapping[str, str], language: Language, header: str | None) -> dict[str, str] | None:
-    """The files as the person left them; None when nothing changed. `task.h` lies beside them to be read.
-
-    Files that were added are taken, those that were removed are gone. Raises WarpsmithError, also when what a kernel
-    begins with is gone.
-    """
-    with _folder() as folder:
-        for name, text in files.items():
-            path = folder / PurePosixPath(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        if header is not None:
-            (folder / "task.h").write_text(header, encoding="utf-8")
-        entry = ENTRY_FILE[language]
-        edit([folder / entry, *(folder / name for name in files if name != entry)])
-        after = {p.relative_to(folder).as_posix(): _text(p) for p in sorted(folder.rglob("*")) if _is_source(p, entry)}
-    if entry not in after:
-        raise WarpsmithError(f"{entry} is no file any more", "Nothing was taken over.")
-    return None if after == dict(files) else after
-
-
-def edit_text(text: str, suffix: str) -> str | None:
-    """The text as the person left it; None when nothing changed. Raises WarpsmithError."""
-    with _folder() as folder:
-        path = folder / f"plan{suffix}"
-        path.write_text(text, encoding="utf-8")
-        edit([path])
-        after = _text(path)
-    return None if after == text else after
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
-    """For the editor's files, gone afterwards. WarpsmithError where they can't be written, or what is left be found."""
+def _terminal_kept() -> Iterator[None]:
+    """Ctrl-C is for the editor alone within it, and the terminal's settings are afterwards what they were: one that was
+    killed leaves its own."""
+    entry = sys.__stdin__
+    terminal = entry.fileno() if entry is not None and entry.isatty() else None
+    settings = None if terminal is None else termios.tcgetattr(terminal)
+    keys = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
-        with tempfile.TemporaryDirectory(prefix="warpsmith-", ignore_cleanup_errors=True) as made:
-            yield Path(made)
-    except OSError as error:
-        raise WarpsmithError(
-            f"the editor's files can't be written: {error.strerror or error}", "Set TMPDIR to a folder that has room."
-        ) from error
-
-
-_SOURCES = (".cpp", ".cc", ".cu", ".cuh", ".h", ".hpp", ".inc", ".py")
-
-
-def _is_source(path: Path, entry: str) -> bool:
-    """Not what an editor leaves beside a file."""
-    return path.is_file() and path.name != "task.h" and (path.name == entry or path.suffix in _SOURCES)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise WarpsmithError(f"{path.name} can't be read: {error}", "A kernel is UTF-8 text.") from error
+        yield
+    finally:
+        for number, before in keys.items():
+            signal.signal(number, before)
+        if terminal is not None and settings is not None:
+            with suppress(termios.error):
+                termios.tcsetattr(terminal, termios.TCSADRAIN, settings)

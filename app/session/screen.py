@@ -187,6 +187,9 @@ class SessionScreen(Wheel, Prompt):
     def _take(self, line: dict[str, Any]) -> None:
         self.story.take(line)
         kind = line["event"]
+        of_draft = ""
+        if kind in ("steered", "steer_refused"):
+            of_draft = self.tell_of_draft(str(line.get("id")), kind == "steered")
         if kind == "task_opened" and self.driver is not None:
             self.call_after_refresh(self._keep_what_is_there)  # what drives a run is loaded by then
         if self._is_behind:
@@ -194,8 +197,8 @@ class SessionScreen(Wheel, Prompt):
         if kind == "steered":
             self.notify(clean(in_words(str(line.get("action")), line.get("about")), 200), markup=False, timeout=4)
         elif kind == "steer_refused":
-            told = f"{line.get('action')} was refused: {line.get('message')}. {line.get('advice')}"
-            self.notify(clean(told), severity="error", markup=False, timeout=8)
+            told = f"{line.get('action')} was refused: {line.get('message')}. {line.get('advice')} {of_draft}"
+            self.notify(clean(told.strip()), severity="error", markup=False, timeout=12 if of_draft else 8)
         elif kind == "answered":
             self.notify(clean(str(line.get("answer")), 400), title="answered", markup=False, timeout=10)
         elif kind == "plan_waits":

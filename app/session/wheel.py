@@ -1,32 +1,27 @@
-"""What the keys of a session do to the run: steering it, editing by hand, and leaving it."""
+"""What the keys of a session do to the run: steering it, exporting, and leaving it."""
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Final, cast
 
 from textual import work
-from textual.app import SuspendNotSupported
 from textual.notifications import SeverityLevel
 
 from agents import steering_actions as acts
-from agents.steering_actions import Action
+from agents.steering_actions import Action, Command
 from agents.steering_box import give
 from agents.steering_limits import HEEDED_AT_A_LIMIT
-from app.session.archive import Archive
-from app.session.asking import Asking, asks
+from app.session.asking import asks
+from app.session.by_hand import ByHand
 from app.session.dialogs import usage_of
 from app.session.driver import Driver
-from app.session.editor import edit_kernel, edit_text
 from app.session.exports import Export, exportable, folder_at, free_name
 from app.session.hand_over import hand_over
 from app.session.lines import clean
 from app.session.plan import Plan
-from app.session.story import Story
-from app.steer_words import action_of, plan_of
+from app.steer_words import action_of
 from memory.files import RunFolderError
 from memory.runs import RunFolder
 from memory.tail import is_held
@@ -36,14 +31,12 @@ SEE_EVERY: Final = 1.0
 """Seconds between two looks whether the run's process lives."""
 
 
-class Wheel(Asking):
+class Wheel(ByHand):
     """A screen about one run; `driver` is there when the run is driven in this process."""
 
     def __init__(self, run: RunFolder, driver: Driver | None) -> None:
-        super().__init__()
-        self.run, self.driver = run, driver
-        self.story = Story()
-        self.archive = Archive(run.path)
+        super().__init__(run)
+        self.driver = driver
         self.plan = Plan(self.follow)
         self.leaving: Callable[[], None] | None = None
         """What is done once the run that is driven here has ended."""
@@ -65,13 +58,12 @@ class Wheel(Asking):
             return
         self.story.see(self._unseen < 2)
 
-    def give(self, action: Action) -> None:
-        """Hand an action to the run."""
+    def give(self, action: Action) -> Command | None:
         try:
-            give(self.run.path, action)
+            command = give(self.run.path, action)
         except RunFolderError as error:
             self.notify(clean(error.message), severity="error", markup=False)
-            return
+            return None
         if self.story.is_gone:
             words = f"No process works on the run: this waits for `warpsmith resume {self.run.id}`."
             self.notify(clean(words), severity="warning", markup=False)
@@ -84,6 +76,7 @@ class Wheel(Asking):
             self.notify("Given: it takes effect once the starting kernel was judged.", markup=False)
         elif isinstance(action, acts.EditKernel):
             self.notify("Given: your kernel is judged when what goes on now is done.", markup=False)
+        return command
 
     def follow(self) -> None:
         """Show what the cursor is on."""
@@ -147,59 +140,6 @@ class Wheel(Asking):
         question = f"Accept {self.story.best} as it is? It is measured afresh, and the run ends."
         if await self.sure.ask(question):
             self.give(acts.Accept())
-
-    @asks
-    async def action_edit(self) -> None:
-        filed = self.archive.find(self.chosen)
-        if filed is None:
-            self.notify("there is no kernel to edit yet")
-            return
-        facts, kernel = self.archive.facts, filed.kernel
-        files = self._edited(lambda: edit_kernel(kernel.files, kernel.language, facts.header if facts else None))
-        if files is None:
-            return
-        note = await self.write.ask(f"{filed.attempt.id} is changed. What is it about?")
-        if note is not None:
-            note = note.strip()[:1_000]
-            edited = acts.EditKernel(
-                parent=filed.attempt.id, files=files, defines=kernel.defines, flags=kernel.flags, note=note
-            )
-            self.give(edited)
-
-    def action_edit_plan(self) -> None:
-        if not self.story.waiting:
-            self.notify("no plan waits; A switches approval on")
-            return
-        text = self._edited(lambda: edit_text(json.dumps(self.story.waiting, indent=2, ensure_ascii=False), ".json"))
-        if text is not None:
-            try:
-                self.give(plan_of(text))
-            except WarpsmithError as error:
-                self.notify(clean(str(error)), severity="error", markup=False, timeout=8)
-
-    def _edited(self, edit: Callable[[], Any]) -> Any:
-        """What the person's editor left, with the terminal to itself; None when nothing changed or it failed."""
-        try:
-            with self._terminal_given():
-                after = edit()
-        except WarpsmithError as error:
-            self.notify(clean(str(error)), severity="error", markup=False, timeout=8)
-            return None
-        if after is None:
-            self.notify("nothing was changed")
-        return after
-
-    @contextmanager
-    def _terminal_given(self) -> Iterator[None]:
-        """The terminal is somebody else's within it, where there is one."""
-        if self.app.is_headless:
-            yield
-            return
-        try:
-            with self.app.suspend():
-                yield
-        except SuspendNotSupported as error:
-            raise WarpsmithError("this terminal can't be lent to an editor", "Use :edit PATH instead.") from error
 
     # --- exporting
 
