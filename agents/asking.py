@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from pydantic import JsonValue
 
 from agents import nearing
 from agents.context import Context
-from agents.events import bound
+from agents.events import bound, where
 from agents.limits import StopReason, out_of_budget, spending
 from agents.models.base import ModelError, ModelUnavailable, Reply, Request
 from agents.models.failover import Candidate, Change, Voice, Why, learnt_window
@@ -27,6 +27,9 @@ from agents.room import observe
 from agents.seat import Seat
 from agents.told import COSTLY
 from memory.tokens import TokenCounter
+
+IN_PROCESS: Final = "builtin:"
+"""Models that nobody waits for."""
 
 
 class Asked(TypedDict):
@@ -174,6 +177,17 @@ class _Clerk:
                 after=change.after,
                 why=change.why,
                 message=change.message,
+            )
+
+        self._tell_of_turn()
+
+    def _tell_of_turn(self) -> None:
+        """Who is waited for, once a turn in each process: nothing else tells it before the first reply."""
+        context, turn = self.seat.context, where().get("turn")
+        if isinstance(turn, str) and turn not in context.turns and not self.model.startswith(IN_PROCESS):
+            context.turns.add(turn)
+            context.journal.tell(
+                "turn_started", role=self.seat.role, iteration=self.seat.iteration, turn=turn, model=self.model
             )
 
     def tried(self, tried: Tried) -> None:

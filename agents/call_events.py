@@ -65,6 +65,17 @@ class _CostIfTold(BaseModel):
     dollars: float | None = None
 
 
+class TurnStarted(Line):
+    """A role's model is asked, for the first time in that turn by this process. Not told of what is built in, which
+    nobody waits for."""
+
+    event: Literal["turn_started"]
+    role: Role
+    iteration: int
+    turn: str
+    model: str
+
+
 class ModelCalled(_Tried, _Cost):
     """A reply came and was paid."""
 

@@ -60,3 +60,5 @@ class Context:
     lessons: Lessons
     steering: Steering
     in_flight: InFlight = field(default_factory=InFlight)
+    turns: set[str] = field(default_factory=set)
+    """In which this process asked a model."""

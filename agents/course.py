@@ -15,7 +15,7 @@ from typing import cast
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Command
+from langgraph.types import Command, StateSnapshot
 from pydantic import JsonValue
 
 from agents.attempts import Attempts
@@ -37,7 +37,7 @@ from agents.patient import Patient
 from agents.settings import Role, RunSettings
 from agents.shelves import LessonShelf
 from agents.state import Begin, State
-from agents.steering import Steering
+from agents.steering import Phase, Steering
 from agents.told import Told
 from agents.wishes import Wishes
 from memory.files import RunFolderError
@@ -122,12 +122,13 @@ class Course:
             if has_ended(snapshot) and not self.told.is_concluded and not self.changes:
                 return cast(StopReason, self.state["stop"])
             context = await self._open()
-            if "attempts" in self.state:  # the starting kernel was judged before
+            phase = _phase(snapshot)
+            if phase != "start":
                 self.clock.start()
             self._end_by_wall_time()
             self.control.at_work = True
             try:
-                async with self.steering.attending(context):
+                async with self.steering.attending(context, phase):
                     await self._go_through(graph, config, where_to_go_on(snapshot), context)
                     await self.steering.answered()
             except GraphDrained:
@@ -294,3 +295,10 @@ class Course:
 
     def _tell_of_judge(self, op: Operation, tries: int, message: str, wait: float) -> None:
         self.journal.tell("judge_retried", op=op, tries=tries, message=message, wait=wait)
+
+
+def _phase(snapshot: StateSnapshot) -> Phase:
+    """Where a run goes on after that checkpoint."""
+    if "stale" not in snapshot.values:  # what adds up, as attempts do, is there from the beginning
+        return "start"
+    return "end" if snapshot.next == ("finish",) else "search"

@@ -21,6 +21,7 @@ from agents.call_events import (
     ModelFailed,
     ModelRetried,
     ToolCalled,
+    TurnStarted,
 )
 from agents.event_line import VERSION, Line
 from agents.run_events import (
@@ -53,6 +54,7 @@ Record: TypeAlias = Annotated[
     | BestChanged
     | Profiled
     | Diagnosed
+    | TurnStarted
     | ModelCalled
     | ModelRetried
     | ModelFailed

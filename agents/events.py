@@ -34,6 +34,7 @@ EventKind: TypeAlias = Literal[
     "best_changed",
     "profiled",
     "diagnosed",
+    "turn_started",
     "model_called",
     "model_retried",
     "model_failed",

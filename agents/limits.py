@@ -112,6 +112,7 @@ class Clock:
         """It runs from now on, if it did not before."""
         if self._started is None:
             self._started = self._now()
+            self._held = None if self._held is None else self._started
 
     def hold(self) -> None:
         """It stands still: the run waits for a person."""

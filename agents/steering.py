@@ -7,12 +7,13 @@ in the run folder. So a run that was killed knows all of it, and does what was g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
-from pydantic import JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
+from agents import steering_actions as acts
 from agents import steering_deeds
 from agents.control import Control
 from agents.steer_events import ActionName
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 0.1
 """Seconds between two looks at the commands."""
+Phase: TypeAlias = Literal["start", "search", "end"]
+"""Of a run: its starting kernel is not judged yet, it searches, or its winner is measured and nothing is tried any
+more."""
+NOT_YET: Final[Mapping[Phase, tuple[type[BaseModel], ...]]] = {
+    "start": (acts.EditKernel, acts.Pin, acts.Unpin, acts.Fork, acts.SetPolicy, acts.Ask),
+    "search": (),
+    "end": (acts.EditKernel, acts.Pause, acts.GoOn),
+}
+"""Actions that wait for the next phase: those about attempts while there is none, and at the end, for the process that
+resumes the run, those that only a search can heed."""
 
 
 class Steering:
@@ -37,8 +48,9 @@ class Steering:
         self.wishes = wishes
         self.control = control
         self.on_change = on_change or (lambda: None)
-        self.begun = asyncio.Event()
-        """Set once the starting kernel was judged."""
+        self._phase: Phase = "start"
+        self._given: list[Command] = []
+        """What is not heeded yet, oldest first."""
         self._device_seconds = 0.0
         self._context: Context | None = None
         self._box: Box | None = None
@@ -55,10 +67,14 @@ class Steering:
         """Whether the person ended the search."""
         return self.wishes.over is not None
 
+    @property
+    def phase(self) -> Phase:
+        return "end" if self.control.reason is not None else self._phase
+
     @asynccontextmanager
-    async def attending(self, context: Context) -> AsyncIterator[None]:
-        """Commands are heeded within it."""
-        self._context = context
+    async def attending(self, context: Context, phase: Phase) -> AsyncIterator[None]:
+        """Commands are heeded within it, from that phase of the run on."""
+        self._context, self._phase = context, phase
         with Box(context.run.path, self.wishes.done) as self._box:
             self._hold()
             self._watching = watching = asyncio.create_task(self._watch())
@@ -79,7 +95,7 @@ class Steering:
 
     async def settle(self) -> None:
         """All commands that were given are heeded, and the kernels among them judged. Raises what judging raised."""
-        self.begun.set()
+        self._phase = "search"
         if self._watching is not None and self._watching.done():
             self._watching.result()
         self.look()
@@ -87,6 +103,10 @@ class Steering:
             self._tasks = [task for task in self._tasks if task not in edits]
             await asyncio.gather(*edits)
         await self.gate()
+
+    def ends(self) -> None:
+        """Nothing is tried any more."""
+        self._phase = "end"
 
     async def answered(self) -> None:
         """All questions are answered."""
@@ -106,17 +126,23 @@ class Steering:
             self._let_go()
 
     def look(self) -> None:
-        """Heed what was given since the last look; what takes long goes on beside the run. Before the starting kernel
-        was judged nothing is heeded: there is no attempt to speak of."""
-        for command in self._box.new() if self._box is not None and self.begun.is_set() else []:
-            if isinstance(command.action, Exported):
-                self._say("exported", id=command.id, **command.action.model_dump(mode="json", exclude={"action"}))
-            elif isinstance(command.action, EditKernel | Ask):
-                slow = self._edit if isinstance(command.action, EditKernel) else self._ask
-                task = asyncio.create_task(slow(command), name=command.action.action)
-                self._tasks.append(task)
-            else:
-                self._do(command, command.action)
+        """Heed what was given since the last look, as far as it is time for it; what takes long goes on beside the
+        run."""
+        self._given += self._box.new() if self._box is not None else ()
+        for command in [*self._given]:
+            if not isinstance(command.action, NOT_YET[self.phase]):
+                self._heed(command)
+                self._given.remove(command)
+
+    def _heed(self, command: Command) -> None:
+        if isinstance(command.action, Exported):
+            self._say("exported", id=command.id, **command.action.model_dump(mode="json", exclude={"action"}))
+        elif isinstance(command.action, EditKernel | Ask):
+            slow = self._edit if isinstance(command.action, EditKernel) else self._ask
+            task = asyncio.create_task(slow(command), name=command.action.action)
+            self._tasks.append(task)
+        else:
+            self._do(command, command.action)
 
     async def _watch(self) -> None:
         while True:

@@ -36,9 +36,7 @@ async def judge_start(state: Begin, context: Context) -> State:
 
 async def heed(state: State, context: Context) -> State:
     """The state with what a person did since: every command is heeded, and kernels by his or her hand are judged."""
-    steering = context.steering
-    steering.begun.set()
-    await steering.settle()
+    await context.steering.settle()
     known = max(state["attempts"], context.attempts.count_until(state["iteration"]))
     return cast(State, {**state, "attempts": known})
 
@@ -149,6 +147,7 @@ def close_iteration(state: State, device_seconds: float, context: Context) -> St
 async def measure_winner(state: State, context: Context) -> State:
     """Measure the best kernel afresh against the starting kernel, and take the next best when it does not stand."""
     iteration = state["iteration"]
+    context.steering.ends()
     if state.get("stop") is not None:
         context.journal.tell("stopping", reason=state["stop"], iteration=iteration)
     counted = context.attempts.final_seconds(iteration) if context.told.ended_after(iteration) else 0.0

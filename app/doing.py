@@ -1,5 +1,5 @@
-"""What a run does at the moment and what it waits for, in words, and for how long. Known from events alone: no event
-tells that a call has begun, but each tells what follows it."""
+"""What a run does at the moment and what it waits for, in words, and for how long. Known from events alone: of a turn's
+first call an event tells that it has begun, and of the others each tells what follows it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,15 @@ def _answered(f: Mapping[str, Any], _: Mapping[str, str]) -> str:
     return f"{f.get('role')}: {f.get('model')} answered{asked}"
 
 
+def once_open(attempts: object) -> str:
+    """What goes on once the task is open, after so many attempts in earlier processes. Whoever is asked then, is told
+    of."""
+    return "going on where it stopped" if attempts else "judging the starting kernel"
+
+
 _AFTER: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], str | None]]] = {
     "iteration_started": lambda _, models: _waits("planner", models) or "planner: thinks what to try",
+    "turn_started": lambda f, _: _waits(str(f.get("role")), {str(f.get("role")): str(f.get("model"))}),
     "hypothesis": _coder,
     "profiled": lambda _, models: _waits("analyst", models),
     "tool_called": _tool,
@@ -114,7 +121,7 @@ class Out:
             self._asked[turn] = asked
 
 
-_ASKED: Final = ("tool_called", "model_changed")
+_ASKED: Final = ("turn_started", "tool_called", "model_changed")
 _ANSWERED: Final = ("model_called", "model_failed")
 _ALL_BACK: Final = ("iteration_started", "iteration_ended", "run_started", "run_resumed")
 
@@ -125,6 +132,8 @@ class Doing:
     def __init__(self) -> None:
         self.text = ""
         self._models: dict[str, str] = {}
+        self._attempts: object = None
+        """Of earlier processes."""
         self._out = Out()
         self._since = time.monotonic()
 
@@ -133,11 +142,13 @@ class Doing:
         models, about = fields.get("models"), fields.get("about")
         if kind in ("run_started", "run_resumed") and isinstance(models, Mapping):
             self._models = {str(role): str(model) for role, model in models.items()}
+            self._attempts = fields.get("attempts")
         elif kind == "model_changed":
             self._models[str(fields.get("role"))] = str(fields.get("after"))
         elif kind == "steered" and fields.get("action") == "model" and isinstance(about, Mapping):
             self._models[str(about.get("role"))] = str((about.get("models") or [""])[0])
-        text = _BEGUN.get(kind) or doing_after(kind, fields, self._models)
+        opened = once_open(self._attempts) if kind == "task_opened" else None
+        text = opened or _BEGUN.get(kind) or doing_after(kind, fields, self._models)
         if text is not None:
             self.begin(text)
         several = self._out.take(kind, fields, self._models, time.monotonic())
@@ -157,6 +168,5 @@ class Doing:
 _BEGUN: Final = {
     "run_started": "opening the task, measuring the machine and the baseline",
     "run_resumed": "opening the task, measuring the machine and the baseline",
-    "task_opened": "judging the starting kernel",
     "stopping": "measuring the best kernel afresh",
 }

@@ -157,3 +157,4 @@ _WORDS: dict[str, Callable[[Fields], str]] = {
     "run_ended": _ended,
 }
 """For kinds of which a run's live progress has no line, or another."""
+    "turn_started": lambda f: f"{f.get('role')}: {f.get('model')} is asked",

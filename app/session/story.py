@@ -16,7 +16,7 @@ from agents.limits import STOP_WORDS, time_left
 from agents.settings import Budgets
 from agents.wishes import Wishes
 from app.bill import PAID, Bill
-from app.doing import Out, doing_after, moment_of, timed, while_spoken
+from app.doing import Out, doing_after, moment_of, once_open, timed, while_spoken
 from app.event_lines import bound_words
 from app.session.exports import Export
 from app.session.given import Given
@@ -146,7 +146,7 @@ class Story:
     _on_run_resumed = _on_run_started
 
     def _on_task_opened(self, _line: Mapping[str, Any]) -> None:
-        self.doing = "judging the starting kernel"
+        self.doing = once_open(len(self.attempts))
 
     def _on_iteration_started(self, line: Mapping[str, Any]) -> None:
         self.iteration, self.iterations = int(line["iteration"]), int(line["iterations"])
