@@ -16,8 +16,11 @@ from textual.widget import Widget
 
 from app.session.steady import Frame, draw_below
 
-_COLUMNS: Final = (0, 5, 12, 17)
+_COLUMNS: Final = (0, 10, 24, 34)
 """Edges, as parts of the last one."""
+_NARROW: Final = 150
+"""Columns below which the plan has more of them, since its lines are of no use without their last words."""
+_NARROW_COLUMNS: Final = (0, 13, 24, 34)
 _ROWS: Final = (0, 3, 5)
 """Edges above the log, likewise."""
 _LOG: Final = 11
@@ -35,7 +38,8 @@ _CELLS: Final[Mapping[str, tuple[int, int, int]]] = {
 def places(size: Size) -> dict[str, Region]:
     """Where each pane stands when all are shown at once on so many cells."""
     above = max(0, size.height - _LOG)
-    columns = [(a * size.width // 17, b * size.width // 17) for a, b in pairwise(_COLUMNS)]
+    edges = [edge * size.width // _COLUMNS[-1] for edge in (_NARROW_COLUMNS if size.width < _NARROW else _COLUMNS)]
+    columns = list(pairwise(edges))
     rows = [edge * above // _ROWS[-1] for edge in _ROWS]
     found = {"log": Region(0, above, size.width, size.height - above)}
     for name, (column, row, span) in _CELLS.items():

@@ -14,10 +14,12 @@ from textual.widgets import Static
 
 from app.log_lines import log_line
 from app.session.archive import Archive, Filed
+from app.session.hypothesis import idea_lines
 from app.session.lines import Lines, clean, folded
 from app.session.source import VIEWS, View, diff_lines, painted, source_lines
 from app.session.steady import Frame
 from app.session.story import Story
+from app.session.tried import Idea
 from app.session.voices import Voices
 from app.session.words import money_lines, verdict_lines
 
@@ -154,19 +156,24 @@ class VerdictPane(Pane):
         super().__init__("3 verdict and profile", "verdict", self.body)
         self._shown: tuple[object, ...] = ()
 
-    def update(self, story: Story, archive: Archive, attempt: str | None) -> None:
-        filed = archive.find(attempt)
+    def update(self, story: Story, archive: Archive, attempt: str | None, idea: Idea | None = None) -> None:
+        """idea: the hypothesis that is shown instead, since it is none of an attempt yet."""
+        filed = None if idea is not None else archive.find(attempt)
         width = self.room
         profiled = filed is not None and filed.profile is not None
-        key = (attempt, filed is None, profiled, width, story.best, story.diagnoses.get(attempt or ""))
+        about = (id(idea), idea.mark) if idea is not None else attempt
+        quiet = (story.ended or story.doing) if filed is None else ""
+        key = (about, quiet, profiled, width, story.best, story.diagnoses.get(attempt or ""))
         if key == self._shown:
             return
         same = self._shown[:1] == key[:1]
         self._shown = key
-        if filed is None:
-            self.body.show(folded(story.doing, width, "dim"))
-            return
-        self.body.show(verdict_lines(story, filed, archive.facts, width))
+        if idea is not None:
+            self.body.show(idea_lines(idea, width))
+        elif filed is None:
+            self.body.show(folded(quiet, width, "dim"))
+        else:
+            self.body.show(verdict_lines(story, filed, archive.facts, width))
         if not same:
             self.body.scroll_home(animate=False)
 

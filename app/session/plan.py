@@ -7,7 +7,8 @@ stands at the left edge again, so that the tree stays narrow however long the ru
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from rich.style import Style
 from rich.text import Text
@@ -17,7 +18,8 @@ from textual.widgets.tree import TreeNode
 
 from app.predicted import metric_words
 from app.quantities import duration, percent
-from app.session.lines import brief, clean, harmless
+from app.session.hypothesis import plan_rows
+from app.session.lines import brief, clean, folded, harmless
 from app.session.over import in_dialog
 from app.session.steady import Steady
 from app.session.story import Story
@@ -28,11 +30,23 @@ SHORT = 10
 """Characters of a prediction that has room beside what was measured; the verdict has all of it."""
 WIDEST = 220
 """Cells of a line."""
+NARROW: Final = 60
+"""Cells below which a line has no room for more than a time, how it moved and an idea."""
+_DEPTH: Final = 2
+"""Cells by which a line is set in below another."""
 NOTHING = "nothing"
 """What a first hypothesis starts from when there is no kernel."""
 
 
-Leaf = Tried | Idea
+@dataclass(frozen=True)
+class Said:
+    """A row of text; of a hypothesis, or of the run."""
+
+    text: Text
+    idea: Idea | None = None
+
+
+Leaf = Tried | Idea | Said
 
 
 class Plan(Tree[Leaf], Steady):
@@ -61,6 +75,11 @@ class Plan(Tree[Leaf], Steady):
         self._groups: dict[str, TreeNode[Leaf]] = {}
         self._attempts: dict[str, TreeNode[Leaf]] = {}
         self._ideas: dict[int, TreeNode[Leaf]] = {}
+        self._waits: dict[int, int] = {}
+        """Hypotheses that are told in full, since they wait for a word, and on lines of how many cells."""
+        self._idle: tuple[str, int] = ("", 0)
+        """What is said while nothing was tried, and on how many cells."""
+        self._room = NARROW
         self._story: Story | None = None
         self._best: str | None = None
         self._lit = False
@@ -70,20 +89,20 @@ class Plan(Tree[Leaf], Steady):
         super().__init__("what was tried", id="plan")
         self.show_root = True  # until something was tried: it says what is done meanwhile
         self.show_guides = False
-        self.guide_depth = 2
+        self.guide_depth = _DEPTH
         self.auto_expand = False
 
     def update(self, story: Story) -> None:
         """Show what came since."""
         self._story = story
         if self.show_root:
-            self.show_root = not (story.attempts or story.ideas)
-            self.root.refresh()
+            self._tell_idle(story)
         newest, known = None, next(reversed(self._attempts), None)
         for tried in list(story.attempts.values())[len(self._attempts) :]:
             newest = self._add(tried, story)
         for place, idea in enumerate(story.ideas):
             self._show_idea(place, idea)
+        newest = self._tell_waiting(story) or newest
         marked = f"{story.best} {story.wishes.pinned}"
         if marked != self._best:
             self._best = marked
@@ -91,6 +110,40 @@ class Plan(Tree[Leaf], Steady):
         if newest is not None and self._follows(known):
             self._moves = True
             self.call_after_refresh(self._move, newest)
+
+    def fit(self, room: int) -> None:
+        """A line in it has so many cells from now on."""
+        if room != self._room:
+            self._room = room
+            if self._story is not None and (self._waits or self.show_root):
+                self.update(self._story)
+
+    def _tell_idle(self, story: Story) -> None:
+        """What is done while nothing was tried, in full; nothing once something was."""
+        self.show_root = not (story.attempts or story.ideas)
+        said = (story.ended or story.doing if self.show_root else "", self._room)
+        if said != self._idle:
+            self._idle = said
+            self.root.remove_children()
+            for row in folded(said[0], self._room - _DEPTH, "dim") if said[0] else []:
+                self.root.add_leaf("", Said(row))
+
+    def _tell_waiting(self, story: Story) -> TreeNode[Leaf] | None:
+        """Have hypotheses that wait told in full below their rows; the first of them if that is news."""
+        waiting = [place for place, node in self._ideas.items() if story.ideas[place].mark == "waits"]
+        for place in self._waits.keys() - waiting:
+            del self._waits[place]
+            if place in self._ideas:
+                self._ideas[place].remove_children()
+        fresh = [place for place in waiting if place not in self._waits]
+        for place in waiting:
+            if self._waits.get(place) != self._room:
+                self._waits[place] = self._room
+                node, idea = self._ideas[place], story.ideas[place]
+                node.remove_children()
+                for row in plan_rows(idea, self._room - 2 * _DEPTH, place == waiting[0]):
+                    node.add_leaf("", Said(row, idea))
+        return self._ideas[fresh[0]] if fresh else None
 
     def _relabel(self) -> None:
         """The best or the pinned one is another."""
@@ -134,7 +187,7 @@ class Plan(Tree[Leaf], Steady):
         if idea.attempts or (idea.mark == "dropped" and place not in self._ideas):
             return
         if place not in self._ideas:
-            self._ideas[place] = self._group(idea.parent).add_leaf(idea.change[:40], idea)
+            self._ideas[place] = self._group(idea.parent).add(idea.change[:40], idea, expand=True)
         elif idea.mark == "dropped":
             self._ideas.pop(place).remove()
         else:
@@ -169,7 +222,15 @@ class Plan(Tree[Leaf], Steady):
     def chosen(self) -> str | None:
         """The attempt under the cursor, or that a hypothesis under it starts from."""
         data = None if self.cursor_node is None else self.cursor_node.data
-        return data.id if isinstance(data, Tried) else data.parent if isinstance(data, Idea) else None
+        if isinstance(data, Tried):
+            return data.id
+        return None if self.idea is None else self.idea.parent
+
+    @property
+    def idea(self) -> Idea | None:
+        """The hypothesis under the cursor, of which no attempt came yet."""
+        data = None if self.cursor_node is None else self.cursor_node.data
+        return data.idea if isinstance(data, Said) else data if isinstance(data, Idea) else None
 
     def choose(self, attempt: str | None) -> None:
         """Put the cursor there."""
@@ -184,9 +245,10 @@ class Plan(Tree[Leaf], Steady):
     def render_label(self, node: TreeNode[Leaf], base_style: Style, style: Style) -> Text:
         data, story = node.data, self._story
         group = node in self._groups.values()
-        if story is None or data is None:
-            waits = "" if story is None else f"nothing was tried yet: {brief(story.ended or story.doing, 120)}"
-            text = Text("from nothing") if group else Text(waits, style="dim")
+        if isinstance(data, Said):
+            text = data.text.copy()
+        elif story is None or data is None:
+            text = Text("from nothing") if group else Text("nothing was tried yet", style="dim")
         elif isinstance(data, Idea):
             sign, colour = SIGNS[data.mark]
             text = Text.assemble(
@@ -219,6 +281,8 @@ class Plan(Tree[Leaf], Steady):
         sign, colour = SIGNS[tried.outcome]
         time = tried.outcome if tried.seconds is None else duration(tried.seconds)
         change = moved(tried, story)
+        if self._room < NARROW:
+            return self._attempt_in_brief(tried, time, "" if change is None else change.words)
         said = clean(tried.idea.expected, 40) if tried.idea is not None else ""
         came = f"{change.words:>9}" if change is not None else " " * 9
         came += f" of {said}" if change is not None and 0 < len(said) <= SHORT else ""
@@ -228,4 +292,18 @@ class Plan(Tree[Leaf], Steady):
             (came, "bold"),
             self._flags(tried, story),
             f"  {brief(what(tried, story), 160)}",
+        )
+
+    def _attempt_in_brief(self, tried: Tried, time: str, moved_by: str) -> Text:
+        """Its author's words rather than what was built; the verdict has both, and the prediction."""
+        sign, colour = SIGNS[tried.outcome]
+        story = self._story
+        assert story is not None
+        said = tried.person or (tried.idea.change if tried.idea is not None else "") or what(tried, story)
+        return Text.assemble(
+            (f"{sign} {tried.id:<3}", colour),
+            f" {time:>8}",
+            (f" {moved_by:>6}" if moved_by else "", "bold"),
+            self._flags(tried, story),
+            f" {brief(said, 160)}",
         )

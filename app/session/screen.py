@@ -182,7 +182,7 @@ class SessionScreen(Wheel, Prompt):
         """The cursor is on another attempt: it is drawn with the cursor, not at the next look."""
         chosen = self.plan.chosen or self.story.best
         self.query_one(KernelPane).update(self.story, self.archive, chosen)
-        self.query_one(VerdictPane).update(self.story, self.archive, chosen)
+        self.query_one(VerdictPane).update(self.story, self.archive, chosen, self.plan.idea)
 
     def _take(self, line: dict[str, Any]) -> None:
         self.story.take(line)
@@ -253,6 +253,7 @@ class SessionScreen(Wheel, Prompt):
         where = {} if alone else places(room)
         for pane in self.query(Pane):
             pane.fit(where.get(str(pane.id), room.region).width)
+        self.plan.fit(self.query_one("#plan-pane", Pane).room)
         self.query_one("#tabs").display = alone is not None
         self.query_one(Board).arrange_for(alone)
         if self.dialog is not None:

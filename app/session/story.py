@@ -185,6 +185,7 @@ class Story:
             idea=idea,
         )
         if idea is not None:
+            self._decided("approve", iteration)
             idea.attempts.append(tried.id)
             idea.mark = tried.outcome
         self.attempts[tried.id] = tried
@@ -216,7 +217,7 @@ class Story:
         self.elapsed, self.time_left, self.stale = float(line["elapsed"]), line.get("time_left"), int(line["stale"])
         self._done = int(line["iteration"]), self.elapsed
         self.iterations = int(line["iterations"])
-        self.best = line.get("best") or self.best
+        self.best, self.waiting = line.get("best") or self.best, []
         for idea in self._open(int(line["iteration"])):
             idea.mark = "dropped"
 
@@ -243,14 +244,26 @@ class Story:
                     self.time_left = time_left(*self._done, Budgets.model_validate(self.budgets))
             case "policy":
                 self.successor = str(about["run"])
+                self._decided("stop", self.iteration)
             case "approve" | "plan" | "reject":
                 self._decided(str(action), int(about.get("decided") or 0))
+            case "approval" if not about.get("on"):
+                self._decided("approve", self.iteration)  # it waits for nobody any more
+            case "accept" | "stop":
+                self._decided("stop", self.iteration)
             case _:
                 pass
 
     def _decided(self, action: str, iteration: int) -> None:
+        """What becomes of the plan that waits."""
+        if not self.waiting:
+            return
         for idea in self._open(iteration):
             idea.mark = "tried" if action == "approve" else "dropped"
+            if action == "approve":
+                self.doing = doing_after("hypothesis", {"change": idea.change}, self.models) or self.doing
+        if action == "reject":
+            self.doing = doing_after("iteration_started", {}, self.models) or self.doing
         self.waiting = []
 
     def _on_answered(self, line: Mapping[str, Any]) -> None:

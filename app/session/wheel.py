@@ -109,7 +109,8 @@ class Wheel(ByHand):
 
     def action_forbid(self) -> None:
         tried = self.story.attempts.get(self.plan.chosen or "")
-        self.action_write("forbid ", clean(tried.idea.change, 120) if tried is not None and tried.idea else "")
+        idea = self.plan.idea or (None if tried is None else tried.idea)
+        self.action_write("forbid ", "" if idea is None else clean(idea.change, 120))
 
     def action_withdraw(self) -> None:
         if self.story.hints:
