@@ -204,6 +204,10 @@ class SessionScreen(Wheel, Prompt):
         elif kind == "plan_waits":
             self.notify("a approves it, r rejects it, E edits it", title="The plan waits for you", markup=False)
 
+    def tell_leaving(self, words: str) -> None:
+        line = Text(f" {words}", style="bold", no_wrap=True, overflow="ellipsis")
+        self.query_one("#keys", Static).update(line, layout=False)
+
     def _show(self, heard: bool = False) -> None:
         """Bring the panes up to date. Without news that is once a second: for the clock, and for a profile that came
         after its event. heard: a model said something."""
