@@ -12,6 +12,7 @@ from pydantic import JsonValue, TypeAdapter
 from agents.events import Journal, bound
 from agents.state import Hypothesis
 from memory.ledger import Outcome
+from memory.movement import movement
 from memory.runs import Attempt, RunFolder
 from tools.errors import InfrastructureError, KernelError
 from tools.executor import Executor
@@ -189,9 +190,17 @@ class Attempts:
             fields |= {"stage": verdict.stage, "reason": verdict.reason}
         self._journal.tell("attempt_judged", attempt=attempt.id, kernel=attempt.kernel_id, **fields, **measured)
         if attempt.outcome == "kept":
-            start = self._run.attempts()[0].seconds
-            gain = start / attempt.seconds if start and attempt.seconds else None
-            self._journal.tell("best_changed", attempt=attempt.id, iteration=attempt.iteration, gain=gain, **measured)
+            gain = self._gain(attempt)
+            self._journal.tell("best_changed", attempt=attempt.id, iteration=attempt.iteration, **gain, **measured)
+
+    def _gain(self, attempt: Attempt) -> dict[str, JsonValue]:
+        """Against the starting kernel, by the races where they lead to it, and what it is by."""
+        known = {each.id: each for each in self._run.attempts()}
+        start = known["a0"] if known["a0"].iteration == 0 else None
+        if attempt.id == "a0" and start is not None:
+            return {"gain": 1.0}
+        moved = movement(attempt, start, known)
+        return {"gain": None} if moved is None else {"gain": moved.ratio, "gain_by": moved.evidence}
 
     def _refuse_to_go_on_blind(self) -> None:
         last = self._run.attempts()[-UNJUDGED_IN_A_ROW:]

@@ -26,6 +26,7 @@ from agents.control import Control
 from agents.events import Journal
 from agents.faults import in_words, reason_of
 from agents.graph import build_graph
+from agents.last_measurement import told_of
 from agents.lessons import Lessons
 from agents.library import Library
 from agents.limits import Clock, StopReason
@@ -284,6 +285,7 @@ class Course:
             share_of_limit=None if winner is None else winner.share_of_limit,
             speedup=None if winner is None else winner.speedup,
             elapsed=outcome.elapsed,
+            **told_of(outcome.final),
         )
         return outcome
 

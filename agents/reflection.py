@@ -16,7 +16,7 @@ from agents.predictions import TIMES, Prediction, plain, read_prediction, sign
 from agents.state import Kind
 from memory.files import Json
 from memory.ledger import Outcome
-from memory.movement import BASES, NOISE, Evidence, Movement, movement
+from memory.movement import BASES, NOISE, NOISY, Evidence, Movement, movement
 from memory.runs import Attempt, RunFolder
 
 _SHARES = ("shareoflimit", "percentofthelimit", "oflimit", "limit", "sol")
@@ -65,7 +65,7 @@ class Score(BaseModel):
     def words(self) -> str:
         """The movement as the ledger says it."""
         if self.unsure is not None:
-            return f"±{self.unsure * 100:.2g}%"
+            return "noisy" if self.unsure >= NOISY else f"±{self.unsure * 100:.2g}%"
         if self.change is not None:
             percent = self.change * 100
             return f"{percent:+.1f}%" if abs(percent) < 1.5 else f"{percent:+.0f}%"

@@ -7,10 +7,12 @@ from typing import Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from agents.event_line import Line
+from agents.last_measurement import LastMeasurement
 from agents.limits import Budget, StopReason
 from agents.settings import Models
 from agents.state import Kind
 from memory.ledger import Outcome
+from memory.movement import Evidence
 from tools.records import Reason, TargetName
 
 Share: TypeAlias = float
@@ -147,7 +149,10 @@ class BestChanged(Line):
     speedup: float
     """Baseline's time / its time."""
     gain: float | None
-    """The starting kernel's time / its time; null while that one has none."""
+    """The starting kernel's time / its time, as `gain_by` says; null while that one has none."""
+    gain_by: Evidence | None = None
+    """`raced` against it, `chained` over races with others, or by two `medians`, as in older runs, where it is absent.
+    Absent of the starting kernel itself too."""
 
 
 class Profiled(Line):
@@ -269,6 +274,9 @@ class RunEnded(Line):
     """Baseline's time / its time."""
     elapsed: float
     """Seconds at work, over all resumptions."""
+    last: LastMeasurement | None = None
+    """The best measured afresh, which the figures above are not: `seconds`, `share_of_limit`, `speedup`, and the `race`
+    with the starting kernel (`decision`, `ratio`, `low`, `high`, `confidence`). Absent when it was not taken."""
 
 
 class RunPaused(Line):

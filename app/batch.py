@@ -237,7 +237,7 @@ def _cells(row: TaskRow) -> tuple[str, ...]:
         escape(row.task),
         duration(row.start_seconds),
         duration(row.best_seconds),
-        times(row.gain),
+        escape(row.gained),
         f"{times(row.speedup)} {row.baseline}" if row.speedup else "-",
         percent(row.share_of_limit),
         str(row.attempts),

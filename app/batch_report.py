@@ -140,7 +140,7 @@ def _markdown_row(row: TaskRow) -> str:
         _cell(row.task),
         quantities.duration(row.start_seconds),
         quantities.duration(row.best_seconds) + _marks(row),
-        quantities.times(row.gain),
+        _cell(row.gained),
         f"{quantities.times(row.speedup)} {row.baseline}" if row.speedup else "-",
         quantities.percent(row.share_of_limit),
         str(row.attempts),

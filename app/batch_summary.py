@@ -12,7 +12,9 @@ from agents.batch_queue import BatchFolder, time_at_work
 from agents.batch_scores import Scores, scores
 from agents.limits import STOP_WORDS, StopReason
 from agents.rewards import of_attempt
+from app.claim import NOT_CONFIRMED
 from app.plain import one_line
+from app.quantities import times
 from app.report import baseline_name
 from app.summary import Summary, summarize
 from memory.runs import RunFolder
@@ -36,8 +38,10 @@ class TaskRow(BaseModel):
     start_seconds: float | None = None
     best_seconds: float | None = None
     measured: Literal["afresh", "in the run"] | None = None
+    claim: str = ""
+    """What may be claimed against the starting kernel, in a word or two."""
     gain: float | None = None
-    """Starting kernel's time / best time."""
+    """Starting kernel's time / best time; None where the last race did not confirm one."""
     speedup: float | None = None
     """Baseline's time / best time."""
     share_of_limit: float | None = None
@@ -56,6 +60,11 @@ class TaskRow(BaseModel):
     device_seconds: float = 0.0
     elapsed: float = 0.0
     """The run's time at work."""
+
+    @property
+    def gained(self) -> str:
+        """The claim, in summaries of older versions the gain alone."""
+        return self.claim or times(self.gain)
 
     @property
     def counts(self) -> bool:
@@ -119,7 +128,7 @@ def summarize_batch(folder: BatchFolder, earlier: BatchSummary | None = None) ->
         plan=board.plan or Plan.model_validate({"settings": {}}),
         tasks=rows,
         passed_over=batch.passed_over,
-        scores=scores([r.speedup for r in counted], [r.gain for r in counted], [r.reward for r in counted]),
+        scores=scores([r.speedup for r in counted], [_counted_gain(r) for r in counted], [r.reward for r in counted]),
         begun=sum(line.event == "begun" for line in lines),
         elapsed=board.elapsed,
         dollars=sum(row.dollars or 0.0 for row in rows),
@@ -136,6 +145,11 @@ def _still(row: TaskRow | None, state: TaskState) -> TaskRow | None:
     if row is None or state.open or (row.status, row.turns, row.retries) != (state.status, state.turns, state.retried):
         return None
     return row
+
+
+def _counted_gain(row: TaskRow) -> float | None:
+    """What it adds to a mean of gains: 1 where one was claimed and could not be confirmed."""
+    return 1.0 if row.gain is None and row.claim == NOT_CONFIRMED else row.gain
 
 
 def _row(run: RunFolder | None, task: QueuedTask, state: TaskState) -> TaskRow:
@@ -162,6 +176,7 @@ def _row(run: RunFolder | None, task: QueuedTask, state: TaskState) -> TaskRow:
         | found
         | {
             "run": str(run.path),
+            "claim": summary.claim.brief if summary.claim is not None else "",
             "baseline": baseline_name(run),
             "iterations": max(state.iterations, *(a.iteration for a in run.attempts()), 0),
             "reward": _reward(run, summary),
@@ -182,7 +197,9 @@ def _reward(run: RunFolder, summary: Summary) -> int | None:
         "speedup": summary.speedup,
         "share_of_limit": summary.share_of_limit,
     }
-    reward = of_attempt(run.attempt(summary.best).model_copy(update=figures), summary.start_seconds)
+    gained = None if summary.start_seconds is None or summary.best_seconds is None else summary.gain or 1.0
+    start = None if gained is None or summary.best_seconds is None else summary.best_seconds * gained
+    reward = of_attempt(run.attempt(summary.best).model_copy(update=figures), start)
     return None if reward is None else reward.steps
 
 

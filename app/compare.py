@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from agents.models.costs import ledger_of
+from agents.models.costs import LedgerRow, ledger_of
+from app.claim import Claim
 from app.compare_time import WorkTime
 from app.played import models_of, short_models
 from app.report import baseline_name
@@ -56,6 +57,7 @@ class Contender(BaseModel):
     best: str | None = None
     start_seconds: float | None = None
     best_seconds: float | None = None
+    claim: Claim | None = None
     gain: float | None = None
     gain_interval: Interval | None = None
     speedup: float | None = None
@@ -81,12 +83,18 @@ class Contender(BaseModel):
     best_after_attempts: int | None = None
     best_after_tokens: int | None = None
     best_after_dollars: float | None = None
+    best_after_unpriced_tokens: int = 0
     curve: tuple[Moment, ...] = ()
 
     @property
     def model(self) -> str:
         """The models in a word: one for all roles, or each role's."""
         return short_models(self.models)
+
+    @property
+    def counted_gain(self) -> float | None:
+        """What it adds to a mean of gains: 1 where none could be confirmed."""
+        return 1.0 if self.gain is None and self.claim is not None and self.claim.ratio is not None else self.gain
 
     @property
     def failure_share(self) -> float | None:
@@ -105,6 +113,7 @@ class ModelTally(BaseModel):
     speedup: float | None
     """Geometric mean over those, of the baseline's time / the best's time."""
     gain: float | None
+    """The same of the starting kernel's time; a run whose gain its last race did not confirm counts as 1."""
     attempts: int
     failed: int
     tokens: int
@@ -189,7 +198,7 @@ def contender(run: RunFolder, letter: str = "A") -> Contender:
     )
 
 
-_OF_BEST = ("best", "start_seconds", "best_seconds", "gain", "gain_interval", "speedup", "share_of_limit")
+_OF_BEST = ("best", "start_seconds", "best_seconds", "claim", "gain", "gain_interval", "speedup", "share_of_limit")
 
 
 def _reached(
@@ -201,13 +210,18 @@ def _reached(
         return {}
     found = attempts[place]
     paid = [row for row in ledger_of(events) if row.iteration <= found.iteration]
-    prices = [row.dollars for row in paid if row.dollars is not None]
+    tokens, unpriced = sum(_tokens(row) for row in paid), sum(row.unpriced_tokens for row in paid)
     return {
         "best_after_seconds": at_work.at(found.judged_at),
         "best_after_attempts": place + 1,
-        "best_after_tokens": sum(row.input_tokens + row.output_tokens for row in paid),
-        "best_after_dollars": sum(prices) if prices or not paid else None,
+        "best_after_tokens": tokens,
+        "best_after_unpriced_tokens": unpriced,
+        "best_after_dollars": None if tokens and unpriced == tokens else sum(row.dollars or 0.0 for row in paid),
     }
+
+
+def _tokens(row: LedgerRow) -> int:
+    return row.input_tokens + row.output_tokens
 
 
 def _curve(attempts: Sequence[Attempt], refuted: frozenset[str], at_work: WorkTime) -> Iterable[Moment]:
@@ -235,7 +249,7 @@ def _tally(model: str, found: Sequence[Contender]) -> ModelTally:
         runs=len(found),
         solved=sum(run.best is not None for run in found),
         speedup=_geomean(run.speedup for run in found),
-        gain=_geomean(run.gain for run in found),
+        gain=_geomean(run.counted_gain for run in found),
         attempts=sum(run.attempts for run in found),
         failed=sum(run.failed for run in found),
         tokens=sum(run.tokens for run in found),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.compare import MOST, Comparison, Group, compare
+from app.compare import MOST, Comparison, Contender, Group, compare
 from app.exits import DONE
 from app.inputs import find_run
 from app.pages import rendered
@@ -52,11 +52,16 @@ def parts_of(found: Comparison) -> dict[str, object]:
 def _pictures(group: Group) -> dict[str, str]:
     by_attempt, by_time = [], []
     for run in group.runs:
-        points = tuple((float(m.attempt), m.speedup) for m in run.curve)
+        points = tuple((float(m.attempt), m.speedup) for m in run.curve) + _end(run, float(run.attempts))
         by_attempt.append(Curve(run.letter, f"{run.model}, {run.run}", points, float(run.attempts)))
-        timed = tuple((m.elapsed, m.speedup) for m in run.curve)
+        timed = tuple((m.elapsed, m.speedup) for m in run.curve) + _end(run, run.elapsed)
         by_time.append(Curve(run.letter, f"{run.model}, {run.run}", timed, run.elapsed))
     return {
         "by_attempt": pictures(lambda frame: curves(frame, by_attempt, "attempts", lambda value: f"{value:g}")),
         "by_time": pictures(lambda frame: curves(frame, by_time, "time at work", span)),
     }
+
+
+def _end(run: Contender, at: float) -> tuple[tuple[float, float], ...]:
+    """Where its line ends: at the table's figure, which the last, fresh measurement may have made another."""
+    return () if run.speedup is None or not run.curve else ((at, run.speedup),)

@@ -8,9 +8,11 @@ from pydantic import JsonValue
 
 from agents.events import Event
 from agents.limits import BUDGET_WORDS, STOP_WORDS
+from app.outcomes import outcome_words, race_words
 from app.plain import one_line
-from app.quantities import duration, figure, money, percent, span, tokens
+from app.quantities import duration, figure, money, percent, span, times, tokens
 from app.steer_words import in_words
+from memory.movement import BASES
 
 Fields = dict[str, JsonValue]
 
@@ -64,14 +66,26 @@ def activity(event: Event) -> str:
 
 
 def attempt_line(f: Fields) -> str:
-    """One judged attempt: outcome, time or reason, change."""
-    head = f"{f.get('attempt')!s:>4}  {f.get('outcome')!s:<8}"
+    """One judged attempt: outcome, time or reason, the race that decided, change."""
+    head = f"{f.get('attempt')!s:>4}  {outcome_words(f.get('outcome')):<14}"
     seconds = number(f, "seconds")
     if seconds is None:
         why = str(f.get("reason") or f.get("note") or "").replace("_", " ")
         return one_line_after(f"{head} {why}", f.get("change"))
+    race = race_words(f.get("note"))
     figures = f"{duration(seconds):>9}  {percent(number(f, 'share_of_limit')):>6} of limit"
-    return one_line_after(f"{head} {figures}", f.get("change"))
+    return one_line_after(f"{head} {figures}" + (f"  {race}" if race else ""), f.get("change"))
+
+
+def gain_words(f: Mapping[str, object]) -> str:
+    """How many times as fast as the start a new best is, and by what: `2.54x against the start, by races against
+    others`. Older runs have medians, which drift: `~1.65x`. Empty where there is none."""
+    gain, by = f.get("gain"), f.get("gain_by")
+    if not isinstance(gain, int | float) or isinstance(gain, bool):
+        return ""
+    told = next((words for evidence, words in BASES.items() if evidence == by), "")
+    apart = by == "medians" or (by is None and gain != 1.0)
+    return f"{'~' if apart else ''}{times(gain)} against the start{f', {told}' if told else ''}"
 
 
 def bound_words(f: Mapping[str, object]) -> str:

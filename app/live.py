@@ -21,7 +21,7 @@ from rich.text import Text
 from agents.events import Event
 from app.bill import PAID, Bill
 from app.doing import Doing, while_spoken
-from app.event_lines import Fields, activity, attempt_line, line, number, stop_reason, workloads
+from app.event_lines import Fields, activity, attempt_line, gain_words, line, number, stop_reason, workloads
 from app.quantities import duration, percent, span, times
 from app.speech import Speech
 
@@ -239,10 +239,9 @@ class Panel:
         best = self._best
         if not best:
             return "-"
-        gain = number(best, "gain")
         parts = [f"{best.get('attempt')}  {duration(number(best, 'seconds'))}"]
-        if gain is not None:
-            parts.append(f"[bold green]{times(gain)}[/bold green] against the start so far")
+        if gain := gain_words(best):
+            parts.append(f"[bold green]{gain}[/bold green]")
         parts.append(f"{times(number(best, 'speedup'))} against the baseline")
         return ", ".join(parts)
 

@@ -12,7 +12,8 @@ from pydantic import JsonValue
 from agents.event_line import BOUND
 from agents.event_schema import upgraded
 from agents.events import Event
-from app.event_lines import FAULT_WORDS, Fields, bound_words, line, number, stop_reason
+from app.claim import told_claim
+from app.event_lines import FAULT_WORDS, Fields, bound_words, gain_words, line, number, stop_reason
 from app.plain import one_line
 from app.quantities import duration, money, percent, span, times, tokens
 
@@ -97,11 +98,15 @@ def _hypothesis(f: Fields) -> str:
 
 
 def _best(f: Fields) -> str:
-    gain = number(f, "gain")
-    than_start = "" if gain is None else f", {times(gain)} against the start"
-    return (
-        f"{f.get('attempt')} is the best: {duration(number(f, 'seconds'))}, {percent(number(f, 'share_of_limit'))} of "
-        f"limit{than_start}, {times(number(f, 'speedup'))} against the baseline"
+    return ", ".join(
+        part
+        for part in (
+            f"{f.get('attempt')} is the best: {duration(number(f, 'seconds'))}",
+            f"{percent(number(f, 'share_of_limit'))} of limit",
+            f"{times(number(f, 'speedup'))} against the baseline",
+            gain_words(f),
+        )
+        if part
     )
 
 
@@ -124,7 +129,8 @@ def _failed(f: Fields) -> str:
 
 
 def _tool(f: Fields) -> str:
-    came_to = "" if f.get("ok") else f": {str(f.get('error')).replace('_', ' ')}"
+    said = one_line(str(f.get("message") or ""))
+    came_to = "" if f.get("ok") else f": {str(f.get('error')).replace('_', ' ')}{': ' + said if said else ''}"
     return f"{f.get('tool')} took {_took(f)}{came_to}"
 
 
@@ -134,11 +140,19 @@ def _took(f: Fields) -> str:
 
 
 def _ended(f: Fields) -> str:
-    best, reached = f.get("best"), ""
+    best, reached, last = f.get("best"), "", f.get("last")
+    figures, where = (last, "measured afresh") if isinstance(last, dict) else (f, "as judged in the search")
     if best is not None:
-        reached = f"; best {best}, {duration(number(f, 'seconds'))}, {times(number(f, 'speedup'))} against the baseline"
+        fast = f"{duration(number(figures, 'seconds'))}, {times(number(figures, 'speedup'))} against the baseline"
+        reached = f"; best {best}, {fast}, {where}{_against_start(last)}"
     made = f"{f.get('attempts')} attempt{'' if f.get('attempts') == 1 else 's'}"
     return f"the run ended: {stop_reason(f)}; {made}, {f.get('kept')} kept{reached}"
+
+
+def _against_start(last: JsonValue) -> str:
+    """What may be claimed, where the best was raced against the starting kernel at the end."""
+    claim = told_claim(last)
+    return "" if claim is None else f"; {claim.sentence}"
 
 
 _WORDS: dict[str, Callable[[Fields], str]] = {
@@ -149,6 +163,7 @@ _WORDS: dict[str, Callable[[Fields], str]] = {
     "best_changed": _best,
     "profiled": lambda f: f"{bound_words(f)}, as profiled",
     "diagnosed": _diagnosed,
+    "turn_started": lambda f: f"{f.get('role')}: {f.get('model')} is asked",
     "model_called": _called,
     "model_failed": _failed,
     "tool_called": _tool,
@@ -157,4 +172,3 @@ _WORDS: dict[str, Callable[[Fields], str]] = {
     "run_ended": _ended,
 }
 """For kinds of which a run's live progress has no line, or another."""
-    "turn_started": lambda f: f"{f.get('role')}: {f.get('model')} is asked",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from app import quantities
+from app.outcomes import outcome_words
 from app.plain import printable
 from app.predicted import measured_words, predicted_words
 
@@ -57,6 +58,7 @@ def _environment() -> Environment:
         duration=quantities.duration,
         figure=quantities.figure,
         money=quantities.money,
+        outcome=outcome_words,
         span=quantities.span,
         percent=quantities.percent,
         predicted=predicted_words,
@@ -64,6 +66,7 @@ def _environment() -> Environment:
         times=quantities.times,
         tokens=quantities.tokens,
         cost=lambda row: quantities.cost(row.dollars, row.unpriced_tokens),
+        and_unpriced=quantities.cost,
     )
     return environment
 

@@ -101,6 +101,8 @@ def _value(subject: Subject) -> str:
         return time
     if subject.style == "limit":
         return f"{time}, best is at {percent(subject.ratio)}"
+    if not subject.is_claimed:
+        return f"{time}, gain not confirmed"
     return f"{time}, best is {times(subject.ratio)} as fast"
 
 
@@ -109,7 +111,10 @@ def _words(subject: Subject) -> str:
     if subject.interval is not None:
         told += f" [{duration(subject.interval.low)}, {duration(subject.interval.high)}]"
     if subject.ratio is not None and subject.style != "limit":
-        told += f", the best is {times(subject.ratio)} as fast"
-        if subject.ratio_interval is not None:
+        gain = f"the best is {times(subject.ratio)} as fast"
+        told += f", {gain}" if subject.is_claimed else f", not confirmed that {gain}"
+        if subject.raced:
+            told += f" {subject.raced}"
+        elif subject.ratio_interval is not None:
             told += f" [{times(subject.ratio_interval.low)}, {times(subject.ratio_interval.high)}]"
     return told

@@ -13,6 +13,7 @@ from pydantic import JsonValue, ValidationError
 
 from agents.reflection import rates_of
 from app import quantities
+from app.outcomes import OUTCOMES, outcome_counts, outcome_words
 from app.pages import rendered
 from app.plot_claim import claim
 from app.plot_frame import pictures
@@ -140,12 +141,14 @@ def _winner_fields(run: RunFolder, attempts: Sequence[Attempt], summary: Summary
     start, winner = known.get("a0"), known.get(summary.best or "")
     verdict = read_verdict(run, winner.id) if winner else None
     shown: list[Source] = sources(run, winner) if winner else []
+    race = verdict.comparison if isinstance(verdict, Accepted) else None
     return {
         "winner": shown,
         "settings": settings_in_force(start, winner),
         "diff": shortened(source_diff(start, winner), DIFF_CHARACTERS),
         "stages": stage_rows(verdict),
         "worst_error": verdict.worst_error if isinstance(verdict, Accepted) else None,
+        "race_confidence": race.interval.confidence if race is not None else None,
     }
 
 
@@ -161,7 +164,7 @@ def _figure(name: str, value: JsonValue) -> str:
 def _point(attempt: Attempt, refuted: bool) -> Point:
     kept = attempt.outcome == "kept" and not refuted
     mark: Mark = "kept" if kept else "other" if attempt.seconds is not None else "rejected"
-    outcome = "kept, then refuted by a fresh measurement" if refuted else attempt.outcome
+    outcome = "kept, then refuted by a fresh measurement" if refuted else outcome_words(attempt.outcome)
     figures = f"{quantities.duration(attempt.seconds)}, {outcome}" if attempt.seconds else outcome
     label = f"{attempt.id}: {attempt.change or 'no change'}, {figures}. {attempt.note}".strip()
     return Point(attempt.id, mark, attempt.seconds, label)
@@ -169,7 +172,7 @@ def _point(attempt: Attempt, refuted: bool) -> Point:
 
 def _tally(summary: Summary) -> str:
     parts: Sequence[str] = (
-        quantities.tally(summary.counts, ("kept", "same", "slower", "rejected", "unjudged")),
+        quantities.tally(outcome_counts(summary.counts), OUTCOMES),
         f"rejected for: {quantities.tally(summary.rejections)}" if summary.rejections else "",
     )
     return "; ".join(part for part in parts if part)

@@ -40,8 +40,12 @@ class Subject(BaseModel):
     ratio: float | None = None
     """Its time / the best's time: how many times as fast the best is. None of the best itself."""
     ratio_interval: Interval | None = None
-    raced: bool = False
-    """Whether `ratio_interval` comes from paired, interleaved timings; else it is from both intervals' outer ends."""
+    raced: str = ""
+    """The interval of a ratio from paired, interleaved timings, in words: `[1.62x, 3.51x], 99.5 % interval`. Else
+    `ratio_interval` is from both intervals' outer ends."""
+    is_claimed: bool = True
+    """Whether the best is said to be so many times as fast; False of the start where the last race did not confirm it.
+    """
 
 
 class Baseline(BaseModel):
@@ -62,7 +66,7 @@ def subjects(summary: Summary, facts: Json | None, baseline: str) -> list[Subjec
     weights = _weights(facts)
     best = _of_rows("best", "best", summary.rows, weights)
     found = [best, _limit(summary.rows, weights)]
-    if summary.best != "a0" and summary.start_seconds is not None:
+    if summary.claim is not None and summary.claim.evidence is not None and summary.start_seconds is not None:
         found.append(_start(summary))
     found += _baselines(summary, facts, baseline, weights, best)
     return sorted(found, key=lambda subject: -subject.seconds)
@@ -152,15 +156,15 @@ def _main_interval(row: WorkloadRow, facts: Mapping[str, JsonValue] | None) -> I
 
 
 def _start(summary: Summary) -> Subject:
-    assert summary.start_seconds is not None
-    raced = summary.gain_interval is not None
+    assert summary.start_seconds is not None and summary.claim is not None
+    claim = summary.claim
     return Subject(
         name="start",
         style="start",
         seconds=summary.start_seconds,
-        ratio=summary.gain,
-        ratio_interval=summary.gain_interval,
-        raced=raced,
+        ratio=claim.ratio,
+        raced=claim.interval,
+        is_claimed=claim.gain is not None,
     )
 
 

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from app.claim import span_of
+from app.outcomes import OUTCOMES, outcome_counts, outcome_words
 from app.quantities import cost, duration, percent, span, tally, times, tokens
 from app.spending import Spending
 from app.summary import Summary
@@ -16,10 +18,12 @@ from app.verdict_tables import by_baseline, print_disturbance
 from memory.runs import Attempt
 
 _MEASURED = {
-    "afresh": "Measured afresh at the end, best and start in turns: medians",
-    "in the run": "As judged in the search: medians",
+    "in the last race": "Measured afresh at the end, best and start in turns: times are medians",
+    "as judged at the start": "As judged in the search, the start at its beginning: times are medians",
+    "afresh": "Measured afresh at the end: times are medians",
+    "in the run": "As judged in the search: times are medians",
 }
-"""Where the figures of a result come from."""
+"""Where the figures of a result come from: by how the start was measured, else the best."""
 CHANGES_SHOWN = 5
 """Of models that took over."""
 
@@ -30,7 +34,7 @@ def print_summary(console: Console, summary: Summary, baseline: str) -> None:
     console.print(f"[bold]{escape(summary.task)}[/bold]  {_ending(summary)}", soft_wrap=True)
     if summary.rows:
         console.print()
-        console.print(_MEASURED[summary.measured or "in the run"], style="dim", highlight=False)
+        console.print(_MEASURED[_measured(summary)], style="dim", highlight=False)
         console.print(_result_table(summary, baseline))
         console.print()
         console.print(_headline(summary, baseline))
@@ -84,7 +88,7 @@ def print_attempts(console: Console, attempts: Sequence[Attempt]) -> None:
             a.id,
             a.parent or "",
             escape(a.change),
-            f"[{style}]{a.outcome}[/{style}]" if style else a.outcome,
+            f"[{style}]{a.outcome}[/{style}]" if style else outcome_words(a.outcome),
             duration(a.seconds),
             percent(a.share_of_limit),
             escape(a.note),
@@ -93,16 +97,16 @@ def print_attempts(console: Console, attempts: Sequence[Attempt]) -> None:
 
 
 def _result_table(summary: Summary, baseline: str) -> Table:
-    """A race has one gain for all workloads, in the line below; here times are held against each other."""
-    rows, raced = summary.rows, summary.gain_interval is not None
-    numeric = ("start", "best", "start/best" if raced else "gain", baseline, f"vs {baseline}", "limit", "of limit")
+    """A race has one gain for all workloads, in the line below; here each stands alone."""
+    rows = summary.rows
+    numeric = ("start", "best", summary.gain_heading, baseline, f"vs {baseline}", "limit", "of limit")
     table = plain_table("workload", *numeric, numeric=numeric)
     for row in rows:
         table.add_row(
             escape(row.workload),
             duration(row.start_seconds),
             f"[bold]{duration(row.best_seconds)}[/bold]",
-            times(row.gain),
+            times(row.gain) + (f" {span_of(row.gain_low, row.gain_high)}" if row.gain_low and row.gain_high else ""),
             duration(row.baseline_seconds),
             times(row.speedup),
             duration(row.limit_seconds),
@@ -112,23 +116,23 @@ def _result_table(summary: Summary, baseline: str) -> Table:
 
 
 def _headline(summary: Summary, baseline: str) -> str:
+    claim = summary.claim
     parts = [f"best      {summary.best}"]
-    if summary.best == "a0":
+    if claim is not None and claim.standing == "start":
         others = "nothing was faster beyond noise" if summary.attempts > 1 else "nothing else was tried"
         parts.append(f"the starting kernel: {others}")
-    elif summary.gain is not None:
-        how = " in the last race" if summary.gain_interval is not None else ""
-        parts.append(f"[bold]{times(summary.gain)}[/bold] against the start{how}{_range(summary)}")
+    elif claim is not None and claim.standing != "no start":
+        parts.append(f"[bold]{escape(claim.sentence)}[/bold]")
     by_name = by_baseline(summary.speedup_over_eager, summary.speedup_over_compile)
     parts.append(f"{times(summary.speedup)} against {baseline}{by_name}")
     parts.append(f"{percent(summary.share_of_limit)} of what the hardware allows")
     change = f"\nchange    {escape(summary.best_change)}" if summary.best_change and summary.best != "a0" else ""
-    return ", ".join(parts) + change
+    caution = f"\n[yellow]caution[/yellow]   {escape(claim.caution)}." if claim is not None and claim.caution else ""
+    return "; ".join(parts) + change + caution
 
 
-def _range(summary: Summary) -> str:
-    interval = summary.gain_interval
-    return f" ({times(interval.low)} to {times(interval.high)})" if interval else ""
+def _measured(summary: Summary) -> str:
+    return summary.start_measured or summary.measured or "in the run"
 
 
 def _ending(summary: Summary) -> str:
@@ -142,7 +146,9 @@ def _ending(summary: Summary) -> str:
 
 def _attempt_tally(summary: Summary) -> str:
     text = (
-        f"{summary.accepted} accepted ({tally(summary.counts, ('kept', 'same', 'slower'))})" if summary.accepted else ""
+        f"{summary.accepted} accepted ({tally(outcome_counts(summary.counts), OUTCOMES[:3])})"
+        if summary.accepted
+        else ""
     )
     if summary.counts.get("rejected"):
         text += f", {summary.counts['rejected']} rejected ({tally(summary.rejections)})"

@@ -12,6 +12,7 @@ from rich.markup import escape
 from app.exits import DONE
 from app.inputs import find_run
 from app.judging import print_profile
+from app.outcomes import outcome_words
 from app.quantities import duration, percent, times
 from app.report import REPORT_NAME, baseline_name, write_report
 from app.report_path import setting_changes, source_diff
@@ -66,7 +67,9 @@ def show_attempt(name: str, attempt_id: str, runs_root: Path, as_json: bool) -> 
 def show_runs(runs_root: Path, as_json: bool) -> int:
     """All runs; one whose folder is damaged gets a line that says so."""
     console = console_for()
-    table = plain_table("run", "state", "best", "time", "gain", "of limit", "attempts", numeric=("time", "gain"))
+    table = plain_table(
+        "run", "state", "best", "time", "vs start", "of limit", "attempts", numeric=("time", "vs start")
+    )
     rows: list[JsonValue] = []
     for run in list_runs(runs_root):
         try:
@@ -76,7 +79,8 @@ def show_runs(runs_root: Path, as_json: bool) -> int:
             table.add_row(escape(run.id), f"damaged: {escape(error.message)}")
             continue
         rows.append(s.model_dump(mode="json"))
-        figures = (duration(s.best_seconds), times(s.gain), percent(s.share_of_limit), str(s.attempts))
+        claimed = s.claim.brief if s.claim is not None else times(None)
+        figures = (duration(s.best_seconds), escape(claimed), percent(s.share_of_limit), str(s.attempts))
         state = (s.reason or s.state).replace("_", " ")
         table.add_row(escape(run.id), state, s.best or "-", *figures)
     if as_json:
@@ -106,8 +110,8 @@ def _attempt_json(run: RunFolder, attempt: Attempt) -> dict[str, JsonValue]:
 
 
 def _print_attempt(console: Console, run: RunFolder, attempt: Attempt) -> None:
-    came = f" from {attempt.parent}" if attempt.parent else ""
-    console.print(f"[bold]{attempt.id}[/bold]{came}, iteration {attempt.iteration}: {attempt.outcome}", highlight=False)
+    came, outcome = f" from {attempt.parent}" if attempt.parent else "", outcome_words(attempt.outcome)
+    console.print(f"[bold]{attempt.id}[/bold]{came}, iteration {attempt.iteration}: {outcome}", highlight=False)
     for label, text in (("change", attempt.change), ("why", attempt.note)):
         if text:
             console.print(f"{label:<10}{escape(text)}", highlight=False)

@@ -154,8 +154,10 @@ def _change(event: Mapping[str, object]) -> Change:
 
 
 def _dollars(entries: Iterable[LedgerRow]) -> float | None:
-    known = [entry.dollars for entry in entries if entry.dollars is not None]
-    return sum(known) if known else None
+    """None when no price at all was known; calls that failed without a token were not free, they were none."""
+    used = [entry for entry in entries if entry.input_tokens + entry.output_tokens]
+    known = [entry.dollars for entry in used if entry.dollars is not None]
+    return sum(known) if known or not used else None
 
 
 def _added(who: tuple[str, str], entries: Sequence[LedgerRow] | Sequence[ModelRow], **given: float | None) -> ModelRow:

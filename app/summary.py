@@ -8,15 +8,17 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from agents.last_measurement import LastMeasurement
 from agents.limits import STOP_WORDS, StopReason
 from agents.pausing import paused_in
+from app.claim import Claim, claim_of, start_of
 from app.go_on import RAISES, how_to_go_on
 from app.serve.waiting import waits_for
 from app.spending import Spending, spending_of
 from memory.files import RunFolderError, open_plain
 from memory.runs import Attempt, RunFolder
 from memory.tail import is_held
-from tools.records import Accepted, Interval, Verdict, weighted_geomean
+from tools.records import Accepted, Interval, Verdict, WorkloadTiming, weighted_geomean
 
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 
@@ -32,16 +34,16 @@ class WorkloadRow(BaseModel):
 
     workload: str
     start_seconds: float | None
-    """None when the starting kernel was rejected, or when there was none."""
+    """As `Summary.start_measured` says; None when the starting kernel was rejected, or when there was none."""
     best_seconds: float
     interval: Interval
     baseline_seconds: float
     limit_seconds: float
-
-    @property
-    def gain(self) -> float | None:
-        """Start time / best time."""
-        return self.start_seconds / self.best_seconds if self.start_seconds else None
+    gain: float | None = None
+    """Start time / best time: of the race on this workload alone where there was one, else of the two medians."""
+    gain_low: float | None = None
+    gain_high: float | None = None
+    """The race's interval; None of medians."""
 
     @property
     def speedup(self) -> float:
@@ -71,10 +73,15 @@ class Summary(BaseModel):
     measured: Literal["afresh", "in the run"] | None = None
     """Where the figures below come from: the last, fresh measurement of the winner, or the attempt's own verdict."""
     start_seconds: float | None = None
+    """Measured, never made of the best's time and a gain: see `start_measured`."""
+    start_measured: Literal["in the last race", "as judged at the start"] | None = None
     best_seconds: float | None = None
+    claim: Claim | None = None
+    """What may be claimed against the starting kernel; None while no attempt was accepted."""
     gain: float | None = None
-    """Starting kernel's time / best time, weighted geometric mean over the workloads."""
+    """Starting kernel's time / best time where the claim is one, by its race; None where that was not confirmed."""
     gain_interval: Interval | None = None
+    """Of a gain that the last race confirmed."""
     speedup: float | None = None
     """Time of the fastest baseline (NumPy/BLAS, or PyTorch as it is or compiled) / best time."""
     speedup_over_eager: float | None = None
@@ -95,6 +102,12 @@ class Summary(BaseModel):
     """Why the starting kernel was not accepted."""
     spending: Spending = Spending()
     """What the models did and what they cost."""
+
+    @property
+    def gain_heading(self) -> str:
+        """What the ratios of `rows` are."""
+        raced = all(row.gain_low is not None for row in self.rows)
+        return "start/best, raced" if raced else "start/best, medians"
 
     @property
     def accepted(self) -> int:
@@ -178,41 +191,31 @@ def _standing(run: RunFolder, at_work: bool | None) -> str:
 
 
 def _best_fields(run: RunFolder, attempts: list[Attempt], final: object) -> dict[str, object]:
-    best = run.best()
+    known = {attempt.id: attempt for attempt in attempts}
+    best = known.get(run.best() or "")
     if best is None:
         return {}
-    own = read_verdict(run, best)
+    own = read_verdict(run, best.id)
     fresh = _VERDICT.validate_python(final) if final is not None else None
     verdict = fresh if isinstance(fresh, Accepted) else own
     if not isinstance(verdict, Accepted):
         return {}
-    afresh = verdict is fresh
-    start = _start_times(run, attempts)
-    if afresh and verdict.comparison is not None:
-        start |= {t.workload: t.incumbent_seconds for t in verdict.timings if t.incumbent_seconds is not None}
-    if best == "a0":  # one kernel: two measurements of it are no gain
-        start = {timing.workload: timing.seconds for timing in verdict.timings}
-    rows = tuple(
-        WorkloadRow(
-            workload=timing.workload,
-            start_seconds=start.get(timing.workload),
-            best_seconds=timing.seconds,
-            interval=timing.interval,
-            baseline_seconds=timing.baseline_seconds,
-            limit_seconds=timing.limit_seconds,
-        )
-        for timing in verdict.timings
-    )
-    raced = verdict.comparison if afresh and best != "a0" else None
-    gain = raced.ratio if raced else _gain(verdict, start)
+    start = start_of(known)
+    last = LastMeasurement.of(verdict) if verdict is fresh else None
+    raced_last = last is not None and last.medians is not None
+    beside = _beside(run, best, start, verdict, raced_last)
+    claim = claim_of(best, start, known, last)
+    rows = tuple(_row(timing, beside.get(timing.workload), claim, len(verdict.timings)) for timing in verdict.timings)
     return {
-        "best": best,
-        "best_change": next((a.change for a in attempts if a.id == best), ""),
-        "measured": "afresh" if afresh else "in the run",
-        "start_seconds": verdict.seconds * gain if gain is not None else None,
+        "best": best.id,
+        "best_change": best.change,
+        "measured": "afresh" if verdict is fresh else "in the run",
+        "start_seconds": _mean(beside, verdict),
+        "start_measured": None if not beside or claim.standing == "start" else _WHEN[raced_last],
         "best_seconds": verdict.seconds,
-        "gain": gain,
-        "gain_interval": raced.interval if raced else None,
+        "claim": claim,
+        "gain": claim.gain,
+        "gain_interval": _interval(claim),
         "speedup": verdict.speedup,
         "speedup_over_eager": verdict.speedup_over_eager,
         "speedup_over_compile": verdict.speedup_over_compile,
@@ -222,17 +225,51 @@ def _best_fields(run: RunFolder, attempts: list[Attempt], final: object) -> dict
     }
 
 
-def _start_times(run: RunFolder, attempts: list[Attempt]) -> dict[str, float]:
-    if not any(attempt.id == "a0" for attempt in attempts):
+def _beside(
+    run: RunFolder, best: Attempt, start: Attempt | None, verdict: Accepted, raced_last: bool
+) -> dict[str, float]:
+    """The starting kernel's seconds by workload, as they were measured: in turns with the best where it was raced last,
+    else when it was judged. Empty where it has none of one."""
+    if start is None:
         return {}
-    verdict = read_verdict(run, "a0")
-    return {t.workload: t.seconds for t in verdict.timings} if isinstance(verdict, Accepted) else {}
+    if best is start:  # one kernel: two measurements of it are no gain
+        return {timing.workload: timing.seconds for timing in verdict.timings}
+    if raced_last:
+        return {t.workload: t.incumbent_seconds for t in verdict.timings if t.incumbent_seconds is not None}
+    judged = read_verdict(run, start.id)
+    times = {t.workload: t.seconds for t in judged.timings} if isinstance(judged, Accepted) else {}
+    return times if all(timing.workload in times for timing in verdict.timings) else {}
 
 
-def _gain(verdict: Accepted, start: dict[str, float]) -> float | None:
-    if not all(timing.workload in start for timing in verdict.timings):
+_WHEN = {True: "in the last race", False: "as judged at the start"}
+
+
+def _mean(seconds: dict[str, float], verdict: Accepted) -> float | None:
+    """By weight; None where one workload has none."""
+    pairs = [(t.weight, seconds[t.workload]) for t in verdict.timings if t.workload in seconds]
+    return weighted_geomean(pairs) if len(pairs) == len(verdict.timings) else None
+
+
+def _row(timing: WorkloadTiming, start: float | None, claim: Claim, workloads: int) -> WorkloadRow:
+    race = claim.workloads.get(timing.workload) or (claim if workloads == 1 and claim.low is not None else None)
+    medians = start / timing.seconds if start else None
+    return WorkloadRow(
+        workload=timing.workload,
+        start_seconds=start,
+        best_seconds=timing.seconds,
+        interval=timing.interval,
+        baseline_seconds=timing.baseline_seconds,
+        limit_seconds=timing.limit_seconds,
+        gain=medians if race is None else race.ratio,
+        gain_low=None if race is None else race.low,
+        gain_high=None if race is None else race.high,
+    )
+
+
+def _interval(claim: Claim) -> Interval | None:
+    if claim.standing != "confirmed" or claim.low is None or claim.high is None or claim.confidence is None:
         return None
-    return weighted_geomean([(t.weight, start[t.workload] / t.seconds) for t in verdict.timings])
+    return Interval(low=claim.low, high=claim.high, confidence=claim.confidence)
 
 
 def _reason(run: RunFolder, attempt: Attempt) -> str:

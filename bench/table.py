@@ -147,7 +147,7 @@ def _cells(name: str, summary: Summary) -> list[tuple[str, ...]]:
             row.workload,
             duration(row.start_seconds),
             duration(row.best_seconds),
-            f"**{times(row.gain)}**",
+            f"**{times(row.gain)}**" if summary.gain is not None else "not confirmed",
             duration(row.baseline_seconds),
             times(row.speedup),
             percent(row.share_of_limit),

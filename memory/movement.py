@@ -15,6 +15,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 Evidence: TypeAlias = Literal["raced", "chained", "medians"]
 NOISE: Final = 0.01
 """Relative movement of medians below which a time counts as unmoved."""
+NOISY: Final = 1.0
+"""Half-known movements beyond this are told as noise: a time that may have doubled is no figure to read."""
 _NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 _RACE: Final = re.compile(rf"^{_NUMBER}x (a\d+) \[{_NUMBER}, {_NUMBER}\]")
 """How the note of an attempt begins that was raced: its ratio to the best by then, which that was, the interval."""
@@ -52,6 +54,11 @@ class Race:
     low: float
     high: float
 
+    @property
+    def words(self) -> str:
+        """`0.38x a2 [0.07, 1.71]`."""
+        return f"{self.ratio:.2f}x {self.against} [{self.low:.2f}, {self.high:.2f}]"
+
 
 @dataclass(frozen=True)
 class Movement:
@@ -79,15 +86,20 @@ class Movement:
 
     @property
     def words(self) -> str:
-        """`-18 %`; `±6 %` where its direction can't be told; `~-18 %` of medians."""
+        """`-18 %`; `±6 %` or `noisy` where its direction can't be told; `~-18 %` of medians."""
         if self.unsure is not None:
-            return f"±{_percent(self.unsure)}"
+            return unsure_words(self.unsure)
         return f"{'~' if self.evidence == 'medians' else ''}{_percent(self.change, '+')}"
 
     @property
     def basis(self) -> str:
         """What it was told by, in words."""
         return BASES[self.evidence]
+
+
+def unsure_words(share: float) -> str:
+    """How far a time may have moved either way, relative: `±6 %`, or `noisy` where that says nothing."""
+    return "noisy" if share >= NOISY else f"±{_percent(share)}"
 
 
 def race_in(note: str) -> Race | None:

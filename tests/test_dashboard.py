@@ -486,7 +486,7 @@ def test_a_glance_is_kept_until_the_run_changes(tmp_path: Path) -> None:
     assert catalog.runs()[0] is first and (first.best, first.attempts, first.state) == ("a0", 4, "stopped")
     run.write_outcome({"reason": "patience"})
     (second,) = catalog.runs()
-    assert second.state == "ended" and second.words and second.gain == pytest.approx(1.0)
+    assert second.state == "ended" and second.words and second.claim == "1.00x"
 
 
 @pytest.mark.parametrize(
@@ -520,7 +520,8 @@ def test_a_glance_says_what_the_summary_says(tmp_path: Path) -> None:
     make_run(tmp_path)
     (glance,) = Catalog(tmp_path).runs()
     summary = summarize(RunFolder(tmp_path / glance.name))
-    for name in ("best", "gain", "speedup", "share_of_limit", "attempts"):
+    assert summary.claim is not None and glance.claim == summary.claim.brief
+    for name in ("best", "speedup", "share_of_limit", "attempts"):
         assert getattr(glance, name) == pytest.approx(getattr(summary, name)), name
     assert glance.seconds == pytest.approx(summary.best_seconds)
 

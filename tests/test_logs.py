@@ -113,7 +113,7 @@ def test_lines_say_who_and_what(run: RunFolder, monkeypatch: pytest.MonkeyPatch)
         "3 coder 1    run took 1 min 15 s: wrong arguments",
         "3 coder 1    lessons: [2Jred second line",
         "-            the run ended: the iteration limit was reached; 2 attempts, 1 kept; best a1, 1.000 ms, 2.00x "
-        "against the baseline",
+        "against the baseline, as judged in the search",
         "-            the run ended: the iteration limit was reached; 1 attempt, 1 kept",
     ]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote
@@ -17,7 +17,9 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agents.batch_queue import BATCH_NAME, QUEUE_NAME, BatchFolder
+from agents.last_measurement import LastMeasurement, told_of
 from agents.limits import STOP_WORDS
+from app.claim import claim_of, start_of
 from app.played import models_of, short_models
 from app.serve.problems import NotThere
 from app.serve.waiting import waits_for
@@ -49,7 +51,8 @@ class RunGlance(BaseModel):
     models: str = ""
     best: str | None = None
     seconds: float | None = None
-    gain: float | None = None
+    claim: str = ""
+    """What it may claim against its start, in a word or two."""
     speedup: float | None = None
     share_of_limit: float | None = None
     attempts: int = 0
@@ -253,30 +256,43 @@ def _best(path: Path, outcome: Json) -> dict[str, object]:
     attempt, start = _attempt(path, best), _attempt(path, "a0")
     if attempt is None:
         return found
+    last = _measured_last(outcome, best)
+    figures: Attempt | LastMeasurement = last or attempt
+    known = _Attempts(path)
+    claim = claim_of(attempt, start_of({"a0": start} if start is not None else {}), known, last)
     names = ("seconds", "share_of_limit", "speedup")
-    found |= {"best": attempt.id} | {name: getattr(attempt, name) for name in names}
-    if start is not None and start.seconds and attempt.seconds:
-        found["gain"] = start.seconds / attempt.seconds
-    return found | _fresh(outcome, best)
+    return found | {"best": attempt.id, "claim": claim.brief} | {name: getattr(figures, name) for name in names}
 
 
-def _fresh(outcome: Json, best: str) -> dict[str, object]:
+def _measured_last(outcome: Json, best: str) -> LastMeasurement | None:
     """What the final verdict says, where there is one that accepted."""
-    from pydantic import TypeAdapter
-
-    from tools.records import Accepted, Verdict
-
     final = outcome.get("final")
     if not isinstance(final, dict) or outcome.get("best") != best:
-        return {}
+        return None
     try:
-        verdict: Verdict = TypeAdapter(Verdict).validate_python(final)
+        told = told_of(final)
     except ValidationError:
-        return {}
-    if not isinstance(verdict, Accepted):
-        return {}
-    raced = {"gain": 1.0} if best == "a0" else {"gain": verdict.comparison.ratio} if verdict.comparison else {}
-    return {name: getattr(verdict, name) for name in ("seconds", "share_of_limit", "speedup")} | raced
+        return None
+    return LastMeasurement.model_validate(told["last"]) if told else None
+
+
+class _Attempts(Mapping[str, Attempt]):
+    """A run's attempts, each read when it is asked for: a chain of races leads over few of them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __getitem__(self, name: str) -> Attempt:
+        found = _attempt(self._path, name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_names(self._path / "attempts"))
+
+    def __len__(self) -> int:
+        return len(_names(self._path / "attempts"))
 
 
 def _attempt(path: Path, name: str) -> Attempt | None:

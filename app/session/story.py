@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from agents.last_measurement import LastMeasurement
 from agents.limits import STOP_WORDS, time_left
 from agents.settings import Budgets
 from agents.wishes import Wishes
@@ -37,7 +38,6 @@ class Story:
     attempts: dict[str, Tried] = field(default_factory=dict)
     ideas: list[Idea] = field(default_factory=list)
     best: str | None = None
-    gain: float | None = None
     iteration: int = 0
     iterations: int | None = None
     stale: int = 0
@@ -51,6 +51,8 @@ class Story:
     """The limit that it waits at for a person, in words."""
     is_gone: bool = False
     """No process works on it, though it has not ended."""
+    last: LastMeasurement | None = None
+    """What the last, fresh measurement of the best found, once the run ended with one."""
     successor: str | None = None
     """The run that goes on under another policy."""
     waiting: list[dict[str, Any]] = field(default_factory=list)
@@ -141,6 +143,7 @@ class Story:
         self.bill.limits(self.budgets)
         self.iterations = self.budgets.get("iterations")
         self.ended, self.failed, self.at_limit, self.successor, self.waiting = None, False, None, None, []
+        self.last = None
         self.doing = "opening the task, measuring the machine and the baseline"
 
     _on_run_resumed = _on_run_started
@@ -203,8 +206,7 @@ class Story:
         return next(iter((*same, *fresh, *found)), None)
 
     def _on_best_changed(self, line: Mapping[str, Any]) -> None:
-        self.best, gain = str(line["attempt"]), line.get("gain")
-        self.gain = None if gain is None else float(gain)
+        self.best = str(line["attempt"])
 
     def _on_diagnosed(self, line: Mapping[str, Any]) -> None:
         self.diagnoses[str(line["attempt"])] = str(line["summary"])
@@ -291,6 +293,8 @@ class Story:
         for idea in self.ideas:
             if not idea.attempts and idea.mark in ("tried", "waits"):
                 idea.mark = "dropped"
+        if line.get("last") is not None:
+            self.last = LastMeasurement.model_validate(line["last"])
 
     def _on_run_failed(self, line: Mapping[str, Any]) -> None:
         self.ended, self.failed, self.doing = str(line.get("message")), True, str(line.get("advice") or "")

@@ -7,6 +7,8 @@ from typing import Final
 from rich.text import Text
 
 from app.bill import Bill
+from app.claim import claim_of, start_of
+from app.outcomes import outcome_words
 from app.predicted import predicted_words
 from app.quantities import amount, duration, figure, money, percent, span, times, tokens
 from app.session.archive import Filed
@@ -21,7 +23,7 @@ from tools.records import Accepted, Rejected
 
 SIGNS: Final[dict[Mark, tuple[str, str]]] = {
     "kept": ("+", "green"),
-    "same": ("=", ""),
+    "same": ("≈", ""),
     "slower": ("-", "yellow"),
     "rejected": ("x", "red"),
     "unjudged": ("?", "magenta"),
@@ -75,7 +77,7 @@ def verdict_lines(story: Story, filed: Filed, facts: TaskFacts | None, width: in
     attempt = filed.attempt
     sign, style = SIGNS[attempt.outcome]
     best = " (the best)" if attempt.id == story.best else ""
-    lines = [Text.assemble((f"{sign} {attempt.id} {attempt.outcome}{best}", f"bold {style}".strip()))]
+    lines = [Text.assemble((f"{sign} {attempt.id} {outcome_words(attempt.outcome)}{best}", f"bold {style}".strip()))]
     if attempt.parent:
         lines += labelled("from", attempt.parent, width)
     said = {name: str(value) for name, value in (attempt.hypothesis or {}).items() if value is not None}
@@ -139,7 +141,8 @@ def _race(filed: Filed) -> str:
     race = verdict.comparison if isinstance(verdict, Accepted) else None
     told = race_in(attempt.note)
     name = f"{told.against}, " if told is not None else ""
-    against = f", {race.ratio:.3f}x {name}the best by then: {race.decision}" if race is not None else ""
+    decided = outcome_words(race.decision) if race is not None else ""
+    against = f", {race.ratio:.3f}x {name}the best by then: {decided}" if race is not None else ""
     return f"{duration(attempt.seconds)}, {times(attempt.speedup)} the baseline{against}"
 
 
@@ -281,10 +284,11 @@ def headline(story: Story, width: int, doing: str = "") -> Text:
         f"  iteration {story.iteration}{of}",
     ]
     if best is not None:
-        came = movement(best, story.attempts.get("a0"), story.attempts)
-        sign = "~" if came is not None and came.evidence == "medians" else ""
-        gain = f"  {sign}{times(came.ratio)} the start" if came is not None else ""
-        parts.append(f"  best {best.id} {duration(best.seconds)}{gain}  {percent(best.share)} of limit")
+        last = story.last
+        seconds, share = (last.seconds, last.share_of_limit) if last is not None else (best.seconds, best.share)
+        claim = claim_of(best, start_of(story.attempts), story.attempts, last)
+        gain = f"  {claimed}" if (claimed := claim.in_header(story.ended is not None)) else ""
+        parts.append(f"  best {best.id} {duration(seconds)}{gain}  {percent(share)} of limit")
     parts.append(f"  {brief(story.task, 40)}")
     parts += [f"  {brief(doing, 80)}"] if doing and story.ended is None else []
     line = harmless(Text.assemble(*parts))
