@@ -404,6 +404,7 @@ def main() -> int:
     parser.add_argument("--apart", action="store_true", help="judge and workers are processes, and are killed too")
     parser.add_argument("--keep", action="store_true")
     asked = parser.parse_args()
+    run_apart(int)  # so that what runs load is loaded before one is timed
     models, reports = asked.models.split(","), {}
     root = Path(tempfile.mkdtemp(prefix="warpsmith-crash-"))
     for number, model in enumerate(models):
