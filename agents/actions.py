@@ -42,7 +42,9 @@ async def propose(seat: Seat, *, hypotheses: list[Hypothesis]) -> Result:
     for place, hypothesis in enumerate(hypotheses):
         objection = seat.context.steering.wishes.objection(seat.iteration, hypothesis.change, hypothesis.parent)
         if objection is not None:
-            raise Refused(objection, "Propose what the user lets you try.")
+            raise Refused(
+                f"{objection}; proposed was: {hypothesis.change[:120]}", "Propose what the user lets you try."
+            )
         _refuse_repeat(seat, hypothesis, hypotheses[:place])
     return Result(value=[hypothesis.model_dump(mode="json") for hypothesis in hypotheses])
 

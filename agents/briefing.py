@@ -66,7 +66,13 @@ def for_coder(seat: Seat) -> Opening:
     past, hypothesis = past_of(seat), seat.hypothesis
     assert hypothesis is not None, "a coder has a hypothesis"
     parent = past.find(hypothesis.parent or past.standing)
-    ask = render("coder_ask.md", hypothesis=hypothesis, sample=seat.sample, samples=seat.context.settings.samples)
+    ask = render(
+        "coder_ask.md",
+        hypothesis=hypothesis,
+        sample=seat.sample,
+        samples=seat.context.settings.samples,
+        forbidden=seat.context.steering.wishes.forbidden_in(seat.iteration),
+    )
 
     def build(room: Room) -> list[Section]:
         kernels = sections.in_full(seat.context, past, "Best kernel", past.best)

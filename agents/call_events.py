@@ -132,6 +132,8 @@ class ToolCalled(Line):
     ok: bool
     error: Fault | None
     """null when `ok`."""
+    message: str | None = None
+    """The beginning of what the model was told of the error. Absent when `ok`."""
     seconds: float
     call: str | None = None
     """Equal when a resumed run comes to the same call."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from langgraph.func import task
+from pydantic import JsonValue
 
 from agents import asking
 from agents.asking import Asked, Question
@@ -15,10 +16,12 @@ from agents.models.failover import Voice
 from agents.room import bounded, room_for
 from agents.seat import Seat
 from agents.told import COSTLY, Acted
-from agents.toolbox import Toolbox
+from agents.toolbox import Answer, Toolbox
 from agents.transcript import adds_up, given_line
 from tools.records import Kernel
 
+TOLD = 240
+"""Characters of an error that its event tells."""
 SUMMARY_REPLY = 3_200
 """Tokens that a summary may take, reasoning included."""
 
@@ -75,6 +78,7 @@ async def act(seat: Seat, name: str, toolbox: Toolbox, call: ToolCall) -> Acted:
         tool=call.name,
         ok=answer.fault is None,
         error=answer.fault,
+        **_why(answer),
         seconds=seconds,
         call=key,
         **acted,
@@ -82,6 +86,14 @@ async def act(seat: Seat, name: str, toolbox: Toolbox, call: ToolCall) -> Acted:
     if seconds >= COSTLY:
         context.journal.flush()
     return acted
+
+
+def _why(answer: Answer) -> dict[str, JsonValue]:
+    """What an event says of a call that came to nothing."""
+    if answer.fault is None:
+        return {}
+    words = " ".join(answer.text.removeprefix(f"error: {answer.fault}: ").split())
+    return {"message": words if len(words) <= TOLD else f"{words[: TOLD - 1]}…"}
 
 
 @task

@@ -53,7 +53,7 @@ def where_to_go_on(snapshot: StateSnapshot) -> Begin | Command[str] | None:
     if not snapshot.values and not snapshot.tasks:
         return Begin(iteration=0)
     if has_ended(snapshot):
-        return Command(update={"stop": None}, goto="plan")
+        return Command(update={"stop": None, "idle": 0}, goto="plan")
     return None
 
 

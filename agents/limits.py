@@ -18,6 +18,7 @@ StopReason: TypeAlias = Literal[
     "near_limit",
     "patience",
     "exhausted",
+    "idle",
     "money",
     "tokens",
     "wall_time",
@@ -54,11 +55,15 @@ LIFTABLE: Final[tuple[StopReason, ...]] = (
 )
 """Reasons that a larger limit takes away."""
 
+IDLE: Final = 5
+"""Iterations in a row of which no attempt comes, after which a run ends: a plan that is refused again and again, or
+coders that hand in nothing, would burn all that is left."""
 STOP_WORDS: dict[StopReason, str] = {
     "iterations": "the iteration limit was reached",
     "near_limit": "the best kernel is as near to the physical limit as asked for",
     "patience": "no gain in the last attempts",
     "exhausted": "the planner has nothing left to try",
+    "idle": f"nothing was tried in the last {IDLE} iterations",
     "money": "the money budget was spent",
     "tokens": "the token budget was spent",
     "wall_time": "the time budget was spent",
@@ -189,11 +194,12 @@ def reason_to_stop(
         return reason
     if _no_time_for_another(state["iteration"], elapsed, budgets):
         return "wall_time"
-    if state["iteration"] >= budgets.iterations:
-        return "iterations"
-    if budgets.patience is not None and state["stale"] >= budgets.patience:
-        return "patience"
-    return None
+    counted: dict[StopReason, bool] = {
+        "iterations": state["iteration"] >= budgets.iterations,
+        "patience": budgets.patience is not None and state["stale"] >= budgets.patience,
+        "idle": state.get("idle", 0) >= IDLE,
+    }
+    return next((reason for reason, is_over in counted.items() if is_over), None)
 
 
 def _no_time_for_another(iteration: int, elapsed: float, budgets: Budgets) -> bool:

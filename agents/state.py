@@ -143,6 +143,8 @@ class State(TypedDict, total=False):
     best: str | None
     stale: int
     """Judged attempts since the last gain."""
+    idle: int
+    """Iterations since something was judged."""
     drafts: Annotated[list[Draft], of_newest]
     """Kernels that the judge is to choose from, where several are drawn for a hypothesis."""
     device_seconds: Annotated[float, operator.add]

@@ -86,6 +86,7 @@ def approved(state: State, context: Context) -> Proposed | None:
     word = steering.wishes.decision(iteration, state["plans"])
     if steering.is_over or (word is not None and word.action == "reject"):
         return None
+    steering.wishes.waiting = None
     if word is None or word.action == "approve":
         return Proposed(tuple(state["plan"]), False, 0.0)
     hypotheses = [Hypothesis.model_validate(item) for item in word.about["hypotheses"]]
@@ -118,15 +119,15 @@ def orders(state: State, proposed: Proposed, context: Context) -> list[CodeOrder
 
 
 def close_iteration(state: State, device_seconds: float, context: Context) -> State:
-    """Count the iteration, and how long it is since the last gain. One that judged nothing new counts as one
-    attempt."""
+    """Count the iteration, the attempts since the last gain, and the iterations of which none came."""
     iteration = state["iteration"] + 1
     attempts = context.attempts.first(state["attempts"])
     new = [attempt for attempt in attempts if attempt.iteration == iteration]
     reflection.score_iteration(context.run, new)
     context.lessons.score_cited(new)
     gained = any(attempt.outcome == "kept" for attempt in new)
-    stale = 0 if gained else state["stale"] + max(1, len(new))
+    stale = 0 if gained else state["stale"] + len(new)
+    idle = 0 if new else state.get("idle", 0) + 1
     best, budgets, elapsed = context.attempts.best(), context.settings.budgets, context.clock.elapsed
     context.journal.tell(
         "iteration_ended",
@@ -141,7 +142,9 @@ def close_iteration(state: State, device_seconds: float, context: Context) -> St
         stale=stale,
         harness_seconds=context.clock.lap_inside,
     )
-    return State(iteration=iteration, best=_best(context), stale=stale, device_seconds=device_seconds, elapsed=elapsed)
+    return State(
+        iteration=iteration, best=_best(context), stale=stale, idle=idle, device_seconds=device_seconds, elapsed=elapsed
+    )
 
 
 async def measure_winner(state: State, context: Context) -> State:
@@ -149,7 +152,9 @@ async def measure_winner(state: State, context: Context) -> State:
     iteration = state["iteration"]
     context.steering.ends()
     if state.get("stop") is not None:
-        context.journal.tell("stopping", reason=state["stop"], iteration=iteration)
+        about: dict[str, JsonValue] = {"reason": state["stop"], "iteration": iteration}
+        wished = context.steering.wishes.restraints(iteration + 1) if state["stop"] in ("exhausted", "idle") else ""
+        context.journal.tell("stopping", **about, **({"message": wished} if wished else {}))
     counted = context.attempts.final_seconds(iteration) if context.told.ended_after(iteration) else 0.0
     await context.attempts.measure_winner(iteration)
     seconds = context.attempts.final_seconds(iteration) - counted

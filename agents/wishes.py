@@ -123,6 +123,12 @@ class Wishes:
         """The word on that iteration's plan number `plan`, from 0; None while there is none."""
         decided = self._decided.get(iteration, [])
         return decided[plan] if plan < len(decided) else None
+    def restraints(self, iteration: int) -> str:
+        """What keeps that iteration's planner from trying more, in words; empty when nothing does."""
+        parent, ideas = self.parent_in(iteration), self.forbidden_in(iteration)
+        told = [f"every hypothesis has to start from {parent}"] if parent is not None else []
+        return ", and ".join([*told, *([f"forbidden is {'; '.join(ideas)}"] if ideas else [])])
+
 
 
 def _whole(value: JsonValue | object) -> int:

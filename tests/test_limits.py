@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from agents.limits import (
+    IDLE,
     STOP_WORDS,
     Clock,
     Gauge,
@@ -105,6 +106,11 @@ def test_a_budget_that_was_told_of_is_told_of_again_only_when_its_limit_was_rais
     assert not told.told_low("money", 100)
     again = Told([{"event": "budget_low", "budget": "tokens", "used": 85.0, "limit": 100.0, "iteration": 3}])
     assert again.told_low("tokens", 100)
+
+
+@pytest.mark.parametrize(("idle", "reason"), [(IDLE - 1, None), (IDLE, "idle")])
+def test_iterations_that_tried_nothing_end_the_run_after_so_many_in_a_row(idle: int, reason: StopReason | None) -> None:
+    assert reason_to_stop(state(idle=idle), NOTHING_SPENT, None, 0.0, UNBOUNDED) == reason
 
 
 def test_without_an_accepted_kernel_nothing_is_near_the_limit() -> None:

@@ -51,7 +51,7 @@ def test_source_text_is_neither_escaped_nor_rendered() -> None:
         "metric": "seconds",
         "expected": "-5 %",
     }
-    text = render("coder_ask.md", hypothesis=hypothesis, sample=None, samples=1)
+    text = render("coder_ask.md", hypothesis=hypothesis, sample=None, samples=1, forbidden=())
     assert "a<b && {{ c }}" in text and "{% x %}" in text
 
 

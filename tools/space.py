@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import random
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, product
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pydantic import Field, field_validator
@@ -25,6 +25,8 @@ ENUMERABLE: Final = 4096
 """Spaces up to this size are listed to find an unseen point; larger ones are sampled."""
 ASKS: Final = 4
 """How often the sampler may name a known point before the nearest unseen one is taken instead."""
+MOST_LISTED: Final = 65_536
+"""Points of a large space that are looked through for one that is allowed, once a sample held none."""
 HISTORY: Final = 96
 """A longer history is thinned to so many points before it is learnt from."""
 
@@ -115,8 +117,15 @@ def apply(kernel: Kernel, space: Space, assignment: Assignment) -> Kernel:
     return kernel.model_copy(update={"defines": defines, "flags": kept + assignment.flags})
 
 
-def suggest(space: Space, seen: Seen, seed: int, pending: Sequence[Assignment] = ()) -> Assignment | None:
-    """The next point worth measuring, or None when every point is in `seen` or `pending`.
+def suggest(
+    space: Space,
+    seen: Seen,
+    seed: int,
+    pending: Sequence[Assignment] = (),
+    allowed: Callable[[Assignment], bool] | None = None,
+) -> Assignment | None:
+    """The next point worth measuring, or None when every point that is `allowed` is in `seen` or `pending`; of a space
+    larger than `ENUMERABLE` also when no allowed one was found among many.
 
     The start comes first, then Optuna's tree-structured Parzen estimator over what was measured. Deterministic in its
     arguments; never names a point twice. A failed point counts as twice as slow as the slowest measured one, a pending
@@ -124,8 +133,11 @@ def suggest(space: Space, seen: Seen, seed: int, pending: Sequence[Assignment] =
     """
     known = [*(assignment for assignment, _ in seen), *pending]
     taken = {point for assignment in known if (point := space.point(assignment)) is not None}
-    if space.start.key not in {assignment.key for assignment in known} and space.point(space.start) not in taken:
+    is_new = space.start.key not in {assignment.key for assignment in known} and space.point(space.start) not in taken
+    if is_new and (allowed is None or allowed(space.start)):
         return space.start
+    if allowed is not None and space.size <= ENUMERABLE:
+        taken |= {point for point in _all_points(space) if not allowed(space.assignment(point))}
     if len(taken) >= space.size:
         return None
     study = _study(space, seen, seed, pending)
@@ -134,9 +146,10 @@ def suggest(space: Space, seen: Seen, seed: int, pending: Sequence[Assignment] =
     for _ in range(ASKS):
         trial = study.ask(distributions)
         asked = tuple(int(trial.params[name]) for name in space.axes)
-        if asked not in taken:
+        if asked not in taken and (allowed is None or allowed(space.assignment(asked))):
             return space.assignment(asked)
-    return space.assignment(_nearest_unseen(space, asked, taken, seed))
+    nearest = _nearest_unseen(space, asked, taken, seed, allowed or (lambda _: True))
+    return None if nearest is None else space.assignment(nearest)
 
 
 def _distributions(space: Space) -> dict[str, BaseDistribution]:
@@ -196,12 +209,15 @@ def _remembered(seen: Seen) -> Seen:
     return [seen[i] for i in sorted(kept)]
 
 
-def _nearest_unseen(space: Space, asked: Point, taken: set[Point], seed: int) -> Point:
-    """The unseen point that differs from `asked` in the fewest axes and steps."""
+def _nearest_unseen(
+    space: Space, asked: Point, taken: set[Point], seed: int, allowed: Callable[[Assignment], bool]
+) -> Point | None:
+    """The unseen point that differs from `asked` in the fewest axes and steps; None when none was found."""
     near = _all_points(space) if space.size <= ENUMERABLE else _random_points(space, asked, seed)
-    unseen = [point for point in near if point not in taken]
+    unseen = [point for point in near if point not in taken and allowed(space.assignment(point))]
     if not unseen:
-        return next(point for point in _all_points(space) if point not in taken)
+        listed = islice(_all_points(space), len(taken) + MOST_LISTED)
+        return next((point for point in listed if point not in taken and allowed(space.assignment(point))), None)
     return min(unseen, key=lambda point: (_distance(point, asked), point))
 
 

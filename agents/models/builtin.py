@@ -17,6 +17,7 @@ from zlib import crc32
 
 from pydantic import JsonValue
 
+from agents.ideas import forbids
 from agents.models.base import Dialect, Message, OnText, Reply, Request, ToolCall, Usage
 from memory import ledger
 from memory.ledger import LedgerEntry
@@ -29,6 +30,7 @@ _LINE = re.compile(r"^(Parent|Change): (.+)$", re.MULTILINE)
 _JUDGED = re.compile(r"^Iteration \d+ judged (.+)\.$", re.MULTILINE)
 _NEW_BEST = re.compile(r"^New best: (a\d+)\.$", re.MULTILINE)
 _SAMPLE = re.compile(r"^You are coder (\d+) of \d+ ", re.MULTILINE)
+_FORBIDDEN = re.compile(r"^The user forbids this idea, whoever proposed it: (.+)$", re.MULTILINE)
 _DEFINE = re.compile(r"^(\w+)=(\S+)$")
 _NO_FLAGS = "(none)"
 BROKEN = 4
@@ -59,7 +61,8 @@ class Autotune:
         prompt = "\n".join(message.text for message in request.messages if message.speaker == "user")
         answers = [message for message in request.messages if message.speaker == "tool"]
         if "propose" in offered:
-            return _call(f"call-{len(answers)}", "propose", {"hypotheses": _plan(prompt, self._seed + len(answers))})
+            plan = _plan(prompt, self._seed + len(answers), _refused(request.messages))
+            return _call(f"call-{len(answers)}", "propose", {"hypotheses": plan})
         if "diagnose" in offered:
             return _analyse(prompt, answers)
         return Reply(text="Judged.") if answers else _code(prompt, self._seed)
@@ -76,13 +79,18 @@ class _Search:
     seen: list[tuple[Assignment, float | None]]
     typical: float
     """Seconds that a point which is not measured yet is taken to need."""
+    forbidden: list[str]
+    """Ideas of which nothing may be measured."""
 
     def next(self, seed: int) -> Assignment | None:
         """The next point to measure, which counts as seen from now on."""
-        found = suggest(self.space, self.seen, seed)
+        found = suggest(self.space, self.seen, seed, allowed=self._may if self.forbidden else None)
         if found is not None:
             self.seen.append((found, self.typical))
         return found
+
+    def _may(self, assignment: Assignment) -> bool:
+        return not any(forbids(idea, self.words(assignment)) for idea in self.forbidden)
 
     def words(self, assignment: Assignment) -> str:
         defines = (f"{name}={value}" for name, value in assignment.defines.items())
@@ -103,14 +111,28 @@ def _search(prompt: str, parent: str | None = None) -> _Search | None:
         return None
     seen = [(_normal(space, _read(entry.change)), entry.seconds) for entry in family]
     typical = median([seconds for _, seconds in seen if seconds is not None] or [1.0])
-    return _Search(found[1], space, others, seen, typical)
+    return _Search(found[1], space, others, seen, typical, _FORBIDDEN.findall(prompt))
 
 
-def _plan(prompt: str, seed: int) -> list[JsonValue]:
-    """Up to as many hypotheses as asked for; none when every configuration was tried."""
+def _refused(messages: Sequence[Message]) -> list[list[str]]:
+    """The changes of each plan that was refused in this turn."""
+    failed = {message.call for message in messages if message.failed}
+    plans = [json.loads(call.arguments) for m in messages for call in m.tool_calls if call.id in failed]
+    return [[str(hypothesis["change"]) for hypothesis in plan["hypotheses"]] for plan in plans]
+
+
+def _plan(prompt: str, seed: int, refused: Sequence[Sequence[str]] = ()) -> list[JsonValue]:
+    """Up to as many hypotheses as asked for; none when every configuration that is allowed was tried.
+
+    refused: plans of this turn. What was refused alone is not proposed again; after several that were refused together
+    one is proposed at a time.
+    """
     search, most = _search(prompt), _MOST.search(prompt)
+    if search is not None:
+        alone = [_read(plan[0]) for plan in refused if len(plan) == 1]
+        search.seen += [(_normal(search.space, assignment), None) for assignment in alone]
     hypotheses: list[JsonValue] = []
-    for _ in range(int(most[1]) if most else 1):
+    for _ in range(int(most[1]) if most and not refused else 1):
         assignment = None if search is None else search.next(seed)
         if search is None or assignment is None:
             break
