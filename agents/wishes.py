@@ -52,6 +52,12 @@ class Wishes:
         match line.get("event"):
             case "iteration_started":
                 self.iteration = max(self.iteration, _whole(line.get("iteration")))
+            case "iteration_ended":
+                self.waiting = None
+            case "turn_started" | "tool_called" if (
+                line.get("role") == "coder"
+            ):  # also where no word was wanted any more
+                self.waiting = None
             case "plan_waits":
                 self.waiting = _whole(line.get("iteration"))
             case "run_ended":
@@ -69,7 +75,9 @@ class Wishes:
             case "pause" | "resume":
                 self.paused = action == "pause"
             case "accept" | "policy":
-                self.over, self.paused = action, False
+                self.over, self.paused, self.waiting = action, False, None
+            case "approval" if not about.get("on"):
+                self.waiting = None
             case "pin" | "unpin":
                 self._pins.append((iteration, str(about["attempt"]) if action == "pin" else None))
             case "fork":
@@ -115,6 +123,12 @@ class Wishes:
         idea = next((idea for idea in self.forbidden_in(iteration) if forbids(idea, change)), None)
         return None if idea is None else f"the user forbids this idea: {idea}"
 
+    def restraints(self, iteration: int) -> str:
+        """What keeps that iteration's planner from trying more, in words; empty when nothing does."""
+        parent, ideas = self.parent_in(iteration), self.forbidden_in(iteration)
+        told = [f"every hypothesis has to start from {parent}"] if parent is not None else []
+        return ", and ".join([*told, *([f"forbidden is {'; '.join(ideas)}"] if ideas else [])])
+
     def rejections(self, iteration: int) -> list[str]:
         """Why plans of that iteration were rejected, in their order; a reason may be empty."""
         return [str(d.about.get("why", "")) for d in self._decided.get(iteration, ()) if d.action == "reject"]
@@ -123,12 +137,6 @@ class Wishes:
         """The word on that iteration's plan number `plan`, from 0; None while there is none."""
         decided = self._decided.get(iteration, [])
         return decided[plan] if plan < len(decided) else None
-    def restraints(self, iteration: int) -> str:
-        """What keeps that iteration's planner from trying more, in words; empty when nothing does."""
-        parent, ideas = self.parent_in(iteration), self.forbidden_in(iteration)
-        told = [f"every hypothesis has to start from {parent}"] if parent is not None else []
-        return ", and ".join([*told, *([f"forbidden is {'; '.join(ideas)}"] if ideas else [])])
-
 
 
 def _whole(value: JsonValue | object) -> int:

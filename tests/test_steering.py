@@ -449,3 +449,37 @@ def test_what_was_given_to_a_killed_run_is_heeded_by_the_next_process(tmp_path: 
     assert run.standing_hints() == ["rows are short"] and Wishes.of(run.events()).pinned == "a0"
     assert [a.person for a in run.attempts() if a.person] == ["wider"]
     assert sum(line["event"] == "attempt_judged" for line in run.events()) == len(run.attempts())
+
+
+def test_no_plan_waits_once_none_has_to_or_its_coder_is_at_work() -> None:
+    waits = {"event": "plan_waits", "iteration": 3, "hypotheses": []}
+    for after in (
+        {"event": "steered", "id": "x", "action": "approval", "iteration": 4, "about": {"on": False}},
+        {"event": "steered", "id": "x", "action": "accept", "iteration": 4, "about": {}},
+        {"event": "steered", "id": "x", "action": "policy", "iteration": 4, "about": {"policy": "mixed"}},
+        {"event": "steered", "id": "x", "action": "approve", "iteration": 3, "about": {"decided": 3}},
+        {"event": "turn_started", "role": "coder", "iteration": 3, "turn": "0003-coder-0", "model": "a:b"},
+        {"event": "tool_called", "role": "coder", "tool": "run"},
+        {"event": "iteration_ended", "iteration": 3},
+        {"event": "run_ended", "reason": "user"},
+    ):
+        assert Wishes.of([waits]).waiting == 3 and Wishes.of([waits, after]).waiting is None
+    for beside in (
+        {"event": "steered", "id": "x", "action": "approval", "iteration": 3, "about": {"on": True}},
+        {"event": "turn_started", "role": "analyst", "iteration": 3, "turn": "question", "model": "a:b"},
+        {"event": "run_resumed"},
+    ):
+        assert Wishes.of([waits, beside]).waiting == 3
+
+
+async def test_a_word_on_a_plan_is_refused_once_plans_wait_no_longer(stage: Stage) -> None:
+    def hear(event: Any) -> None:
+        if event.event == "plan_waits":
+            give(stage.run.path, acts.Approval(on=False))
+            give(stage.run.path, acts.Approve())
+
+    stage.events = Heard(hear)
+    stage.script([proposal("a")], [judge(16), says("ok")], [reading("a1")])
+    await stage.play(settings={"approve": True})
+    assert [f["action"] for f in told(stage)] == ["approval"]
+    assert [f["message"] for f in told(stage, "steer_refused")] == ["no plan waits for a word"]
