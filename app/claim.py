@@ -71,6 +71,11 @@ class Claim(BaseModel):
         sign = "~" if self.evidence == "medians" else ""
         return f"{sign}{times(self.gain)}{self._but_slower}"
 
+    @property
+    def cell(self) -> str:
+        """`brief` in a list of runs, where nothing beside it says what it is from: `2.48x in the search`."""
+        return f"{self.brief} in the search" if self.standing == "so far" and self.gain is not None else self.brief
+
     def in_header(self, ended: bool) -> str:
         """Beside the best on one line of a run, which has ended or goes on: the gain, and where it comes from."""
         match self.standing:
@@ -109,7 +114,7 @@ class Claim(BaseModel):
                 fast = f"{times(self.ratio)} as fast as the start in the last race"
                 return f"{fast}, {self.interval}{self._told_of_slower}"
             case "not confirmed":
-                found = "the last race could not tell it from the start"
+                found = "the last race could not tell the best from the start"
                 found = "in the last race it was slower than the start" if self.decision == "slower" else found
                 return f"not confirmed: {found}, {told}{self._told_of_slower}"
             case "so far":
@@ -151,9 +156,9 @@ class Claim(BaseModel):
         if not self.slower:
             return ""
         if self.longer:
-            return f", and by its median it takes longer on {', '.join(self.longer)}"
+            return f"; by its median it takes longer on workload {', '.join(self.longer)}"
         told = [f"{name} ({_race_words(self.workloads[name])})" for name in self.slower]
-        return f", and slower on {', '.join(told)}"
+        return f"; but slower on workload {', '.join(told)}"
 
 
 def claim_of(

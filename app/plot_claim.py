@@ -101,8 +101,8 @@ def _value(subject: Subject) -> str:
         return time
     if subject.style == "limit":
         return f"{time}, best is at {percent(subject.ratio)}"
-    if not subject.is_claimed:
-        return f"{time}, gain not confirmed"
+    if subject.doubt:
+        return f"{time}, {subject.doubt}"
     return f"{time}, best is {times(subject.ratio)} as fast"
 
 
@@ -111,8 +111,8 @@ def _words(subject: Subject) -> str:
     if subject.interval is not None:
         told += f" [{duration(subject.interval.low)}, {duration(subject.interval.high)}]"
     if subject.ratio is not None and subject.style != "limit":
-        gain = f"the best is {times(subject.ratio)} as fast"
-        told += f", {gain}" if subject.is_claimed else f", not confirmed that {gain}"
+        ratio = times(subject.ratio)
+        told += f", {subject.doubt}: {ratio}" if subject.doubt else f", the best is {ratio} as fast"
         if subject.raced:
             told += f" {subject.raced}"
         elif subject.ratio_interval is not None:

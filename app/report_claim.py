@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from app.outcomes import WORDS
 from app.summary import Summary, WorkloadRow
 from memory.files import Json
 from tools.records import Interval, weighted_geomean
@@ -43,9 +44,9 @@ class Subject(BaseModel):
     raced: str = ""
     """The interval of a ratio from paired, interleaved timings, in words: `[1.62x, 3.51x], 99.5 % interval`. Else
     `ratio_interval` is from both intervals' outer ends."""
-    is_claimed: bool = True
-    """Whether the best is said to be so many times as fast; False of the start where the last race did not confirm it.
-    """
+    doubt: str = ""
+    """Why it is not said that the best is so many times as fast: `not confirmed` by the last race, or `not told apart`
+    where the interval has 1 in it."""
 
 
 class Baseline(BaseModel):
@@ -164,7 +165,7 @@ def _start(summary: Summary) -> Subject:
         seconds=summary.start_seconds,
         ratio=claim.ratio,
         raced=claim.interval,
-        is_claimed=claim.gain is not None,
+        doubt="" if claim.gain is not None else claim.brief,
     )
 
 
@@ -185,6 +186,7 @@ def _against(name: str, style: Style, seconds: float, interval: Interval | None,
     ratio = None
     if interval is not None and best.interval is not None:
         ratio = Interval(low=interval.low / best.interval.high, high=interval.high / best.interval.low)
+    doubt = WORDS["same"] if ratio is not None and ratio.low <= 1 <= ratio.high else ""
     return Subject(
         name=name,
         style=style,
@@ -192,6 +194,7 @@ def _against(name: str, style: Style, seconds: float, interval: Interval | None,
         interval=interval,
         ratio=seconds / best.seconds,
         ratio_interval=ratio,
+        doubt=doubt,
     )
 
 

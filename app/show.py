@@ -79,7 +79,7 @@ def show_runs(runs_root: Path, as_json: bool) -> int:
             table.add_row(escape(run.id), f"damaged: {escape(error.message)}")
             continue
         rows.append(s.model_dump(mode="json"))
-        claimed = s.claim.brief if s.claim is not None else times(None)
+        claimed = s.claim.cell if s.claim is not None else times(None)
         figures = (duration(s.best_seconds), escape(claimed), percent(s.share_of_limit), str(s.attempts))
         state = (s.reason or s.state).replace("_", " ")
         table.add_row(escape(run.id), state, s.best or "-", *figures)

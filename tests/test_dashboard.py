@@ -520,7 +520,7 @@ def test_a_glance_says_what_the_summary_says(tmp_path: Path) -> None:
     make_run(tmp_path)
     (glance,) = Catalog(tmp_path).runs()
     summary = summarize(RunFolder(tmp_path / glance.name))
-    assert summary.claim is not None and glance.claim == summary.claim.brief
+    assert summary.claim is not None and glance.claim == summary.claim.cell
     for name in ("best", "speedup", "share_of_limit", "attempts"):
         assert getattr(glance, name) == pytest.approx(getattr(summary, name)), name
     assert glance.seconds == pytest.approx(summary.best_seconds)

@@ -54,7 +54,7 @@ def test_the_claim_holds_the_best_against_start_baseline_and_limit(tmp_path: Pat
     assert numpy.ratio == pytest.approx(summary.speedup) and start.ratio == pytest.approx(summary.gain)
     assert limit.ratio == pytest.approx(summary.share_of_limit)
     assert best.interval and best.interval.low == pytest.approx(best.seconds * 0.98)
-    assert summary.claim is not None and start.raced == summary.claim.interval and start.is_claimed
+    assert summary.claim is not None and start.raced == summary.claim.interval and not start.doubt
     # An interval of a ratio that was not raced is from the outer ends: 0.97/1.02 and 1.03/0.98 of it.
     assert numpy.ratio_interval and numpy.ratio
     assert numpy.ratio_interval.low == pytest.approx(numpy.ratio * 0.97 / 1.02)

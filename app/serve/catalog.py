@@ -261,7 +261,7 @@ def _best(path: Path, outcome: Json) -> dict[str, object]:
     known = _Attempts(path)
     claim = claim_of(attempt, start_of({"a0": start} if start is not None else {}), known, last)
     names = ("seconds", "share_of_limit", "speedup")
-    return found | {"best": attempt.id, "claim": claim.brief} | {name: getattr(figures, name) for name in names}
+    return found | {"best": attempt.id, "claim": claim.cell} | {name: getattr(figures, name) for name in names}
 
 
 def _measured_last(outcome: Json, best: str) -> LastMeasurement | None:

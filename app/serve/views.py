@@ -10,6 +10,7 @@ from app.batch_report import HOW_COUNTED, bounds, ending, figures
 from app.batch_summary import summarize_batch
 from app.compare import LETTERS, MOST, Contender, compare
 from app.compare_report import parts_of
+from app.outcomes import WORDS
 from app.quantities import times
 from app.replies import NOBODY, NOBODY_YET
 from app.report import baseline_name, facts_of, progress_of
@@ -189,6 +190,8 @@ def _against(start: Attempt | None, attempts: Sequence[Attempt]) -> Callable[[At
         if attempt is start and attempt.seconds:
             return times(1.0)
         moved = movement(attempt, start, known)
+        if moved is not None and moved.evidence != "medians" and not moved.direction:
+            return WORDS["same"]
         return times(None) if moved is None else f"{'~' if moved.evidence == 'medians' else ''}{times(moved.ratio)}"
 
     return ratio
