@@ -91,12 +91,8 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
             )
     except BudgetSpent as spent_up:
         return _asked(model, ended=spent_up.reason)
-    except ModelError as error:
-        return _failed(question, left, error)
-    except ModelUnavailable:
-        if voice.lineup.parting.is_set and not context.stopping.is_set:
-            return _asked(model, gone=("user", CHOSEN))
-        raise await _stopped(context) from None
+    except (ModelError, ModelUnavailable) as error:
+        return await _unanswered(seat, question, left, error)
     finally:
         context.clock.outside(clerk.outside)
     return _asked(model, reply=clerk.blob)
@@ -104,12 +100,16 @@ async def put(seat: Seat, question: Question, write_reply: Callable[[Reply], Non
 
 def _unasked(seat: Seat, voice: Voice, model: str) -> Asked | None:
     """Why the call is not made, where that is so: a person chose others, or a budget is used up."""
-    if voice.lineup.parting.is_set:
-        return _asked(model, gone=("user", CHOSEN))
+    if ended := _over(seat):
+        return _asked(model, ended=ended)
+    return _asked(model, gone=("user", CHOSEN)) if voice.lineup.parting.is_set else None
+
+
+def _over(seat: Seat) -> StopReason | None:
+    """The budget that is used up, if one is."""
     context = seat.context
     spent = context.purse.spent_with(seat.device_seconds)
-    ended = out_of_budget(spent, context.clock.elapsed, context.settings.budgets) or context.purse.common_over
-    return _asked(model, ended=ended) if ended else None
+    return out_of_budget(spent, context.clock.elapsed, context.settings.budgets) or context.purse.common_over
 
 
 def _tell_what_nears(seat: Seat) -> None:
@@ -124,10 +124,25 @@ async def _stopped(context: Context) -> ModelUnavailable:
     return ModelUnavailable("the run is to stop")
 
 
+async def _unanswered(
+    seat: Seat, question: Question, left: list[Candidate], error: ModelError | ModelUnavailable
+) -> Asked:
+    """What becomes of a call that came to nothing. Raises ModelUnavailable."""
+    context, model = seat.context, left[0].name
+    was_let_go = isinstance(error, Parted | ModelUnavailable) and not context.stopping.is_set
+    if was_let_go and (ended := _over(seat)):
+        return _asked(model, ended=ended)
+    if isinstance(error, ModelError):
+        return _failed(question, left, error)
+    if was_let_go and question.voice.lineup.parting.is_set:
+        return _asked(model, gone=("user", CHOSEN))
+    raise await _stopped(context) from None
+
+
 def _failed(question: Question, left: list[Candidate], error: ModelError) -> Asked:
     """Another model is asked, or the same one with less; with none left the run ends."""
     voice, model = question.voice, left[0].name
-    if voice.lineup.parting.is_set:
+    if voice.lineup.parting.is_set or isinstance(error, Parted):
         return _asked(model, gone=("user", CHOSEN))
     if error.fault == "overflow" and voice.may_refit(model):
         request = question.request
@@ -203,7 +218,7 @@ class _Clerk:
         context = self.seat.context
         if isinstance(tried.outcome, ModelError):
             error = tried.outcome
-            about |= {"fault": "user" if isinstance(error, Parted) else error.fault, "message": error.message}
+            about |= {"fault": error.why if isinstance(error, Parted) else error.fault, "message": error.message}
             about |= {} if error.usage is None else error.usage.model_dump(mode="json")
             if tried.wait is None:
                 context.journal.tell("model_failed", **about)

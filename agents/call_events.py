@@ -100,8 +100,9 @@ class ModelFailed(_Tried, _CostIfTold):
     """A try failed and is not made again."""
 
     event: Literal["model_failed"]
-    fault: ModelFault | Literal["user"]
-    """`user`: a person chose another model before anything was heard of this one."""
+    fault: ModelFault | Literal["user", "time"]
+    """`user`: a person chose another model before anything was heard of this one. `time`: the time budget was spent
+    long ago."""
     message: str
 
 

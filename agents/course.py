@@ -18,6 +18,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, StateSnapshot
 from pydantic import JsonValue
 
+from agents.alarm import Alarm
 from agents.attempts import Attempts
 from agents.casting import Casting
 from agents.checkpoints import checkpointer, has_ended, lost_its_texts, where_to_go_on
@@ -77,7 +78,7 @@ class Course:
     changes: dict[str, JsonValue]
     wishes: Wishes
     clock: Clock = field(default_factory=Clock)
-    alarm: asyncio.TimerHandle | None = None
+    alarm: Alarm = field(init=False)
     state: State = field(default_factory=lambda: State(iteration=0))
     steering: Steering = field(init=False)
 
@@ -126,7 +127,8 @@ class Course:
             phase = _phase(snapshot)
             if phase != "start":
                 self.clock.start()
-            self._end_by_wall_time()
+            self.alarm = Alarm(self.clock, self.control, self.models, lambda: self.steering.is_ending)
+            self.alarm.set(self.settings.budgets.wall_time)
             self.control.at_work = True
             try:
                 async with self.steering.attending(context, phase):
@@ -141,7 +143,7 @@ class Course:
                 return "models_unavailable"
             finally:
                 self.control.at_work = False
-                self._stop_the_alarm()
+                self.alarm.stop()
                 context.library.close()
             return cast(StopReason, self.state.get("stop") or self.control.reason or "user")
 
@@ -235,26 +237,10 @@ class Course:
             self.run.write_config({**config, "endpoints": endpoints})
         before.parting.set()
 
-    def _end_by_wall_time(self) -> None:
-        """A model or a kernel that hangs can't outlive the time budget by more than a minute and a tenth of it."""
-        bound = self.settings.budgets.wall_time
-        if bound is None:
-            return
-        left = 1.1 * bound + 60 - self.clock.elapsed
-        if left <= 0:
-            self.control.stop("wall_time")
-        else:
-            self.alarm = asyncio.get_running_loop().call_later(left, self._end_by_wall_time)
-
     def _rearm(self) -> None:
         """The limits are others, or the run waited."""
         self.settings = self.steering.context.settings
-        self._stop_the_alarm()
-        self._end_by_wall_time()
-
-    def _stop_the_alarm(self) -> None:
-        if self.alarm is not None:
-            self.alarm.cancel()
+        self.alarm.set(self.settings.budgets.wall_time)
 
     def _announce(self) -> None:
         about: dict[str, JsonValue] = {

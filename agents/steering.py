@@ -104,6 +104,11 @@ class Steering:
             await asyncio.gather(*edits)
         await self.gate()
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing is tried any more and the winner is measured."""
+        return self._phase == "end"
+
     def ends(self) -> None:
         """Nothing is tried any more."""
         self._phase = "end"

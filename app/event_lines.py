@@ -25,6 +25,7 @@ FAULT_WORDS = {
     "bad_request": "does not accept the request",
     "format": "gave replies that could not be used",
     "user": "was put aside by you",
+    "time": "was not waited for any longer",
 }
 """What a model did, by fault or by why another one speaks."""
 CASE_WORDS = {

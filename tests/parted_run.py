@@ -43,7 +43,7 @@ async def talk(
     connections = Connections(
         providers={name: BUILT_IN[name].model_copy(update={"base_url": to, **common}) for name, to in urls.items()}
     )
-    executor = StubExecutor(seconds_of)
+    executor = more.pop("executor", None) or StubExecutor(seconds_of)
     more = {"connections": connections, "catalogue": CATALOGUE, "control": Control()} | more
     return await optimize(TASK, settings, run, executor, on_event, **more)
 

@@ -1,36 +1,40 @@
-"""A person's wish that others play a role: what waits for its old models is let go, an answer that comes may end.
+"""Calls to models that are let go: for a person's wish that others play a role, or since the run's time is over.
 
-A call is let go while nothing of its answer came: no text, no thought that can be seen and no part of a call to a tool.
-What the provider told of its cost by then is paid.
+Where a person chose others, a call is let go while nothing of its answer came: no text, no thought that can be seen and
+no part of a call to a tool. An answer that comes may end. What the provider told of its cost by then is paid.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from agents.models.base import ModelError, Usage
 
 Found = TypeVar("Found")
-CHOSEN = "another model was chosen"
+Reason: TypeAlias = Literal["user", "time"]
+"""A person chose others; the time budget was spent."""
+CHOSEN: Final = "another model was chosen"
+TOLD: Final[Mapping[Reason, str]] = {"user": CHOSEN, "time": "the time budget was spent before its answer was whole"}
 """What is told of a call that was let go."""
 
 
 class Parted(ModelError):
     """A call was let go. `usage`: what it cost by then, where the provider said so."""
 
-    def __init__(self, usage: Usage | None = None) -> None:
-        super().__init__("transient", CHOSEN, usage=usage)
+    def __init__(self, why: Reason = "user", usage: Usage | None = None) -> None:
+        super().__init__("transient", TOLD[why], usage=usage)
+        self.why = why
 
 
 @dataclass
 class _Call:
     begun: bool = False
     """Whether something of the answer came."""
-    let_go: bool = False
+    let_go: Reason | None = None
 
 
 _CALL: ContextVar[_Call | None] = ContextVar("call", default=None)
@@ -43,10 +47,10 @@ def answer_begins() -> None:
         call.begun = True
 
 
-def is_let_go() -> bool:
-    """Whether the call is cancelled because others were chosen."""
+def let_go_for() -> Reason | None:
+    """Why the call is cancelled, where that is because it was let go."""
     call = _CALL.get()
-    return call is not None and call.let_go
+    return None if call is None else call.let_go
 
 
 class Parting:
@@ -59,10 +63,14 @@ class Parting:
     def set(self) -> None:
         """Let go of all calls of which nothing was heard yet, and of those that are still to be made."""
         self.is_set = True
+        self.let_go("user")
+
+    def let_go(self, why: Reason, *, begun: bool = False) -> None:
+        """Let go of all calls of which nothing was heard yet; begun: and of the others."""
         here = asyncio.current_task() if self._held else None
         for call, task in self._held:
-            if not call.begun and not task.done() and task is not here:  # who is at work just now waits for nobody
-                call.let_go = True
+            if (begun or not call.begun) and not task.done() and task is not here:  # who is at work waits for nobody
+                call.let_go = call.let_go or why
                 task.cancel()
 
     @property
@@ -89,8 +97,8 @@ class Parting:
             here = asyncio.current_task()
             if here is not None and here.cancelling():
                 raise asyncio.CancelledError from None
-            if isinstance(error, Parted) or not call.let_go:
+            if isinstance(error, Parted) or call.let_go is None:
                 raise
-            raise Parted from None
+            raise Parted(call.let_go) from None
         finally:
             self._held.remove(held)

@@ -203,9 +203,9 @@ class Remote:
                 ModelError("transient", f"{self.name}: the reply was not whole after {seconds:g} s"), assembly
             ) from None
         except asyncio.CancelledError:
-            if not parting.is_let_go():
+            if (why := parting.let_go_for()) is None:
                 raise
-            raise self._lost(parting.Parted(), assembly) from None
+            raise self._lost(parting.Parted(why), assembly) from None
         except self._wire.errors() as error:
             raise self._lost(errors.classify(error, self.name, self._key), assembly) from None
 

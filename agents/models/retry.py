@@ -89,7 +89,7 @@ async def persist(
     """The model's reply, asked for again while what fails may pass. `tell` hears of each attempt before the next.
 
     Raises the last ModelError once patience is at its end; Parted, which is one, when the call was let go of;
-    ModelUnavailable when the run is to stop, or others were chosen, while nobody is asked.
+    ModelUnavailable when the run is to stop, or the call was let go of, while nobody is asked.
     """
     from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
@@ -146,7 +146,7 @@ def wait_after(error: ModelError, attempt: int, chance: float) -> float:
 
 
 def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, ModelError) and error.fault == "transient"
+    return isinstance(error, ModelError) and error.fault == "transient" and not isinstance(error, Parted)
 
 
 def _failure(state: object) -> ModelError:
