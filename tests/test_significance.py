@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tools.measure import LOOK_CONFIDENCE
-from tools.significance import CONFIDENCE, Pairs, decide, least_pairs, median_interval, settled
+from tools.significance import CONFIDENCE, LEAST_GAIN, Pairs, decide, least_pairs, median_interval, settled
 
 
 def noisy_pairs(rng: np.random.Generator, count: int, gain: float, spread: float = 0.03) -> Pairs:
@@ -105,3 +107,13 @@ def test_the_median_lies_in_its_interval(values: list[float]) -> None:
     assert min(values) <= interval.low <= interval.high <= max(values)
     assert interval.low <= float(np.median(values)) * (1 + 1e-9)
     assert interval.high >= float(np.median(values)) * (1 - 1e-9)
+
+
+def test_pages_say_what_kept_requires() -> None:
+    root = Path(__file__).resolve().parent.parent
+    readme, note = (root / "README.md").read_text(), next((root / "docs/decisions").glob("0004*")).read_text()
+    for page in (readme, note):
+        assert f"{LOOK_CONFIDENCE * 100:g} %" in page and "together" in page
+    assert f"its middle at {1 + LEAST_GAIN:g} or more" in readme
+    assert f"a middle of {1 + LEAST_GAIN / 2:g} or more" in readme
+    assert f"{LEAST_GAIN:.0%}".replace("%", " %") in note and f"{LEAST_GAIN / 2:.1%}".replace("%", " %") in note
