@@ -99,7 +99,8 @@ def _run_line(f: Fields) -> str:
     if f["event"] not in _TOLD or not isinstance(inner, dict):
         return ""
     if f["event"] == "best_changed":
-        figures = f"{duration(number(inner, 'seconds'))}, {times(number(inner, 'gain'))} against the start"
+        gain = event_lines.gain_words(inner)
+        figures = ", ".join(part for part in (duration(number(inner, "seconds")), gain) if part)
         return f"{inner.get('attempt')} is the best, {figures}, {percent(number(inner, 'share_of_limit'))} of limit"
     return event_lines.line(Event.model_validate({"event": f["event"], "fields": inner}))
 
