@@ -333,7 +333,14 @@ EVENTS = [
         task="good",
         fields={
             "event": "best_changed",
-            "fields": {"attempt": "a3", "seconds": 0.002, "gain": 2.0, "speedup": 3.0, "share_of_limit": 0.5},
+            "fields": {
+                "attempt": "a3",
+                "seconds": 0.002,
+                "gain": 2.0,
+                "gain_by": "raced",
+                "speedup": 3.0,
+                "share_of_limit": 0.5,
+            },
         },
     ),
     BatchEvent(kind="happened", task="good", fields={"event": "hypothesis", "fields": {"change": f"[bold]{NASTY}"}}),
@@ -359,7 +366,7 @@ def test_a_pipe_gets_one_line_for_what_matters(folder: BatchFolder) -> None:
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     assert lines[0] == "5 tasks, 2 at a time" and "good: turn 1" in lines
-    assert "good: a3 is the best, 2.000 ms, 2.00x against the start, 50 % of limit" in lines
+    assert "good: a3 is the best, 2.000 ms, 2.00x against the start, raced, 50 % of limit" in lines
     assert "refused: can't be used: zeros would pass" in lines and any("again in 20 s" in line for line in lines)
     assert "\x1b" not in console.file.getvalue()
 
