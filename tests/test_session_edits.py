@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from session_pilot import given, notified, press, settled, shown, started, stub_run, until, write
+from session_pilot import Noting, given, notified, press, settled, shown, started, stub_run, until, write
 from session_terminal import Watched
 
-from app.session.app import SessionApp
 from app.session.panes import LogPane
 from app.session_start import left_behind
 from app.steer import steer
@@ -65,9 +64,10 @@ FAILS = [
     ("kill -9 $$", "./ed was ended by SIGKILL", False),
     ('rm "$1"', "is no file any more", False),
     ('rm "$1"; mkdir "$1"', "is no file any more", False),
+    ('rm -r "$(dirname "$1")"', "is no file any more", False),
     ('ln -sf /nowhere "$1"', "is no file any more", False),
     (': > "$1"', "was left empty", False),
-    ("printf '\\377\\376' > \"$1\"", "is no UTF-8 text", True),
+    ("printf '\\377\\376' > \"$1\"", "can't be read as UTF-8 text", True),
 ]
 
 
@@ -75,7 +75,7 @@ FAILS = [
 async def test_whatever_the_editor_does_is_said_and_what_it_left_is_kept(
     run: RunFolder, editor: Callable[[str | None], None], key: str
 ) -> None:
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
         session = app.session
         await until(pilot, lambda: bool(session.story.waiting) and session.chosen is not None)
@@ -101,7 +101,7 @@ async def test_whatever_the_editor_does_is_said_and_what_it_left_is_kept(
 async def test_what_was_left_or_refused_is_offered_again_until_the_run_took_it(
     run: RunFolder, editor: Callable[[str | None], None]
 ) -> None:
-    app = SessionApp(run)
+    app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
         session = app.session
         await until(pilot, lambda: bool(session.story.waiting) and session.chosen is not None)
@@ -157,7 +157,7 @@ async def test_a_kernel_by_hand_is_judged_as_its_text_has_it_from_either_side(
 ) -> None:
     """An attempt that was built with a setting, and whose text gives another now: by the key and by the command."""
     driver = started(tmp_path)
-    app = SessionApp(driver.run)
+    app = Noting(driver.run)
     story = app.session.story
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: any(tried.idea and "BLOCK=" in tried.change for tried in story.attempts.values()))
@@ -207,7 +207,7 @@ def test_in_a_real_terminal_the_screen_comes_back_from_any_editor(
         comes_back(b"e", "exit 1", "ended with 1")
         comes_back(b"E", "stty raw -echo; printf '\\033[?1049h'; kill -9 $$", "SIGKILL")
         comes_back(b"E", 'rm "$1"', "is no file any more")
-        comes_back(b"e", "printf '\\377' > \"$1\"", "no UTF-8 text")
+        comes_back(b"e", "printf '\\377' > \"$1\"", "can't be read as UTF-8")
         editor('echo "// mine" > "$1"')
         sees(b"e", "go on")
         sees(b"1", ASKED)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from session_pilot import PATIENCE, is_over, notified, press, seconds_of, shown, until
+from session_pilot import PATIENCE, Noting, is_over, notified, press, seconds_of, shown, until
 from stub_executor import TASK, StubExecutor
 
 from agents.settings import Budgets, Models, RunSettings
 from app.configuration import Asked, configure
 from app.optimize import Prepared
-from app.session.app import SessionApp
 from app.session.driver import Driver
 from memory.runs import RunFolder
 from tests.halting_server import Halting
@@ -36,7 +35,7 @@ async def test_the_second_key_does_what_the_first_one_said(
         asked = Prepared(TASK, settings, StubExecutor(seconds_of), configure(Asked(), environ, tmp_path), {})
         driver = Driver(asked, RunFolder.create(tmp_path / "runs", "stub", {}))
         driver.start()
-        app = SessionApp(driver.run, driver)
+        app = Noting(driver.run, driver)
         async with app.run_test(size=(80, 24)) as pilot:
             await until(pilot, model.asked.is_set, "a model that hangs")
             await press(pilot, *keys[:2])

@@ -40,6 +40,10 @@ class Line(Input, Steady):
     async def action_submit(self) -> None:
         self._hand_in(self.value)
 
+    def action_delete_left_all(self) -> None:
+        """All before the cursor, as in a shell. Textual takes what is offered alone."""
+        self.delete(0, max(self.selection))
+
     def on_paste(self, event: Paste) -> None:
         """All that was pasted, as one line and without what a terminal obeys. Textual takes the first line alone."""
         event.prevent_default()

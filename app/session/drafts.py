@@ -38,10 +38,10 @@ class Draft:
         that were added are taken, those that were removed are gone.
 
         Raises WarpsmithError when the editor fails, and when what it left can't be taken: nothing of it is lost, and
-        an entry file that is gone or empty is again what it was when the editor was opened.
+        where the entry file is gone or empty, what is missing is again what it was when the editor was opened.
         """
         entry = self.folder / self.entry
-        opened = entry.read_bytes() if entry.is_file() else self.before[self.entry].encode()
+        opened = {path: path.read_bytes() for path in self._files()}
         others = [self.folder / name for name in self.before if name != self.entry]
         try:
             edit([entry, *(path for path in others if path.is_file())])
@@ -125,19 +125,22 @@ def _lost(entry: Path) -> str | None:
     return "is no file any more"
 
 
-def _write_again(path: Path, data: bytes) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
+def _write_again(entry: Path, opened: Mapping[Path, bytes]) -> None:
+    """The entry file, and of the others those that are gone."""
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry, ignore_errors=True)
     else:
-        path.unlink(missing_ok=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+        entry.unlink(missing_ok=True)
+    for path, data in opened.items():
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
 
 
 def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode()
     except UnicodeDecodeError as error:
-        raise WarpsmithError(f"{path.name} is no UTF-8 text: {error.reason}") from error
+        raise WarpsmithError(f"{path.name} can't be read as UTF-8 text: {error.reason}") from error
     except OSError as error:
         raise WarpsmithError(f"{path.name} can't be read: {error.strerror or error}") from error

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, cast
 
 from textual import work
 from textual.notifications import SeverityLevel
 
 from agents import steering_actions as acts
+from agents.ideas import forbids
+from agents.steering import NOT_YET
 from agents.steering_actions import Action, Command
 from agents.steering_box import give
 from agents.steering_limits import HEEDED_AT_A_LIMIT
@@ -20,8 +23,9 @@ from app.session.driver import Driver
 from app.session.exports import Export, exportable, folder_at, free_name
 from app.session.hand_over import hand_over
 from app.session.lines import clean
+from app.session.meant import readings
 from app.session.plan import Plan
-from app.steer_words import action_of
+from app.steer_words import USAGES, action_of
 from memory.files import RunFolderError
 from memory.runs import RunFolder
 from memory.tail import is_held
@@ -89,19 +93,26 @@ class Wheel(ByHand):
         except RunFolderError as error:
             self.notify(clean(error.message), severity="error", markup=False)
             return None
-        if self.story.is_gone:
+        self._tell_when(action)
+        return command
+
+    def _tell_when(self, action: Action) -> None:
+        """When an action that was given takes hold, where that is not at once."""
+        story = self.story
+        if isinstance(action, acts.Forbid) and not any(forbids(action.idea, idea.change) for idea in story.ideas):
+            self.notify("No plan so far had all of these words: it holds for plans that come.", severity="warning")
+        if story.is_gone:
             words = f"No process works on the run: this waits for `warpsmith resume {self.run.id}`."
             self.notify(clean(words), severity="warning", markup=False)
-        elif self.story.at_limit is not None:
+        elif story.at_limit is not None:
             if not isinstance(action, HEEDED_AT_A_LIMIT):
                 self.notify("The run waits at a limit: this waits until l gives a larger one.", markup=False)
-        elif self.story.ended is not None:
+        elif story.ended is not None:
             self.notify("The run has ended: this waits until it is resumed.", severity="warning", markup=False)
-        elif not self.story.iteration:
+        elif not story.iteration and isinstance(action, NOT_YET["start"]):
             self.notify("Given: it takes effect once the starting kernel was judged.", markup=False)
         elif isinstance(action, acts.EditKernel):
             self.notify("Given: your kernel is judged when what goes on now is done.", markup=False)
-        return command
 
     def follow(self) -> None:
         """Show what the cursor is on."""
@@ -114,23 +125,26 @@ class Wheel(ByHand):
 
     @asks
     async def action_write(self, begun: str, offer: str = "") -> None:
-        title = "What shall be done?"
-        while (written := await self.write.ask(title, begun, offer, self._usage)) is not None and written.strip():
+        title, stands = "What shall be done?", begun
+        while (written := await self.write.ask(title, stands, offer, partial(self._usage, begun))) is not None:
+            if not written.strip():
+                return
             try:
-                name, _, rest = written.strip().partition(" ")
-                words = shlex.split(rest) if name in ("edit", "plan") else rest.split(" ")
-                self.give(action_of([name, *words]))
+                action = _read(readings(begun, written))
             except (WarpsmithError, RunFolderError, OSError, ValueError) as error:
-                title, begun, offer = clean(str(error)), written, ""  # to be written otherwise, and not anew
+                title, stands, offer = clean(str(error)), written, ""  # to be written otherwise, and not anew
             else:
+                self.give(action)
                 return
 
-    def _usage(self, begun: str) -> str:
-        """How that action is written; of a model also who plays what now."""
-        if begun.split(" ", 1)[0] != "model":
-            return usage_of(begun)
+    def _usage(self, begun: str, line: str) -> str:
+        """How what stands in the line is written; of a model also who plays what now."""
+        name = line.split(" ", 1)[0]
+        name = name if name in USAGES or not begun else begun.split(" ", 1)[0]
+        if name != "model":
+            return usage_of(name)
         playing = ", ".join(f"{role} {model}" for role, model in self.story.models.items())
-        return f"{usage_of(begun)}. Now: {clean(playing)}. `warpsmith models` lists what can be named"
+        return f"{usage_of(name)}. Now: {clean(playing)}. `warpsmith models` lists what can be named"
 
     def action_forbid(self) -> None:
         tried = self.story.attempts.get(self.plan.chosen or "")
@@ -159,7 +173,7 @@ class Wheel(ByHand):
         self.give(acts.Approve())
 
     def action_approval(self) -> None:
-        self.action_write("approval " + ("off" if self.story.waiting else "on"))
+        self.action_write("approval ", "off" if self.story.waiting else "on")
 
     @asks
     async def action_accept(self) -> None:
@@ -275,3 +289,15 @@ class Wheel(ByHand):
         if self.driver is not None and self.driver.error is None:
             hand_over(self.run)
         self.app.exit()
+
+
+def _read(lines: Sequence[str]) -> Action:
+    """The first of these that can be read as an action. Raises what is wrong with the first one, where none can."""
+    failed: Exception | None = None
+    for line in lines:
+        try:
+            name, _, rest = line.partition(" ")
+            return action_of([name, *(shlex.split(rest) if name in ("edit", "plan") else rest.split(" "))])
+        except (WarpsmithError, OSError, ValueError) as error:
+            failed = failed or error
+    raise failed or WarpsmithError("nothing to do was named")
