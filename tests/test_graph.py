@@ -32,7 +32,7 @@ from memory.calibration import bound_of
 from memory.runs import RunFolder
 from memory.tokens import COUNTER
 from tools.errors import InfrastructureError, KernelError
-from tools.records import Kernel, Rejected, StageReport, Unjudged, Verdict
+from tools.records import Accepted, Kernel, Rejected, StageReport, Unjudged, Verdict
 
 
 @pytest.fixture
@@ -52,6 +52,11 @@ async def test_one_iteration_goes_from_hypothesis_to_verdict_to_diagnosis(stage:
     assert second.kernel["defines"] == {"BLOCK": "64"}
     assert (stage.run.diagnosis("a1") or {})["summary"] == "It streams."
     assert stage.run.outcome() == outcome.model_dump(mode="json")
+    (told,) = stage.told("run_ended")
+    race = Accepted.model_validate(outcome.final).comparison
+    assert race is not None and told["last"]["race"]["ratio"] == race.ratio
+    first_best, second_best = stage.told("best_changed")
+    assert first_best["gain"] == 1.0 and second_best["gain_by"] == "raced"
 
 
 async def test_each_role_is_told_what_it_needs(stage: Stage) -> None:
