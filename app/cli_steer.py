@@ -123,8 +123,8 @@ def session(
 
 
 @app.command(
-    epilog="Exit codes: 0 it took effect, or was given with --no-wait or to a run that no process works on; 1 refused; "
-    "2 it could not be given, or nothing was heard of it; 130 stopped by Ctrl-C."
+    epilog="Exit codes: 0 it took effect, or was given with --no-wait or to a run that no process works on or that is "
+    "ending; 1 refused; 2 it could not be given, or nothing was heard of it; 130 stopped by Ctrl-C."
 )
 def steer(
     run: RunName,
@@ -132,6 +132,9 @@ def steer(
         list[str], typer.Argument(metavar="ACTION…", help="As `hint rows are short`, `fork a3`, `budget dollars=5`.")
     ],
     *,
+    wait: Annotated[
+        str, typer.Option("--wait", metavar="SPAN", help="How long to wait at most until it took effect.")
+    ] = "10m",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Don't wait until it took effect.")] = False,
     runs: RunsRoot = RUNS,
     as_json: Annotated[bool, typer.Option("--json", help="Print the event that answers as JSON.")] = False,
@@ -145,9 +148,10 @@ def steer(
     no process works on is done when it is resumed.
     """
     with guarded(debug, as_json):
+        from app.budgets import span_of
         from app.inputs import find_run
         from app.steer import steer as give_to
         from app.steer_words import action_of
 
         found = find_run(run, runs)
-        sys.exit(give_to(found, action_of(action), patience=0 if no_wait else None, as_json=as_json))
+        sys.exit(give_to(found, action_of(action), patience=0 if no_wait else span_of(wait, "--wait"), as_json=as_json))

@@ -229,7 +229,7 @@ def test_a_limit_is_lifted_by_steering_too(runs_nest: str, task: Path) -> None:
         for given, code, told in (
             ("budget iterations=1", 1, "would end at once: the iteration limit was reached.\nGive a larger one"),
             ("budget patience=9", 1, "budget iterations=VALUE"),
-            ("budget iterations=0", 1, "can't be 0"),
+            ("budget iterations=0", 2, "can't be 0"),
             ("resume", 1, "waits at its limit"),
             ("accept", 1, "waits at its limit"),
             ("hint use wide loads", 0, "heeds it once that is larger"),
