@@ -19,6 +19,8 @@ Standing: TypeAlias = Literal["confirmed", "not confirmed", "so far", "start", "
 """`confirmed`: the last race says faster. `not confirmed`: it does not. `so far`: as the search found, without a last
 race. `start`: the starting kernel is the best. `no start`: there is none, or it was not accepted."""
 NOT_CONFIRMED: Final = "not confirmed"
+NAMED: Final = 2
+"""Workloads that are named in a cell."""
 
 
 class Judged(Measured, Protocol):
@@ -148,7 +150,10 @@ class Claim(BaseModel):
 
     @property
     def _but_slower(self) -> str:
-        return f", slower on {', '.join(self.slower)}" if self.slower and self.standing == "confirmed" else ""
+        """Few names in a cell; the sentence has all of them."""
+        if not self.slower or self.standing != "confirmed":
+            return ""
+        return f", slower on {', '.join(self.slower) if len(self.slower) <= NAMED else f'{len(self.slower)} workloads'}"
 
     @property
     def _told_of_slower(self) -> str:

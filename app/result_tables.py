@@ -132,7 +132,9 @@ def _headline(summary: Summary, baseline: str) -> str:
 
 
 def _measured(summary: Summary) -> str:
-    return summary.start_measured or summary.measured or "in the run"
+    if summary.measured == "afresh":
+        return summary.start_measured if summary.start_measured == "in the last race" else "afresh"
+    return summary.start_measured or "in the run"
 
 
 def _ending(summary: Summary) -> str:

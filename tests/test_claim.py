@@ -29,8 +29,8 @@ from app.report_claim import subjects
 from app.result_tables import print_summary
 from app.serve.catalog import Catalog
 from app.serve.views import run_now
+from app.session.headline import headline
 from app.session.story import Story
-from app.session.words import headline
 from app.show import show_runs
 from app.summary import Summary, summarize
 from memory.movement import movement
@@ -39,6 +39,7 @@ from tools.records import Accepted, Comparison, Interval, Kernel
 
 FASTER = Comparison(decision="faster", ratio=1.40, interval=Interval(low=1.21, high=1.62, confidence=0.995))
 SLOWER = Comparison(decision="slower", ratio=0.29, interval=Interval(low=0.21, high=0.38, confidence=0.995))
+SLOW = RaceTold.of(SLOWER)
 OPEN = Comparison(decision="same", ratio=1.40, interval=Interval(low=0.71, high=2.29, confidence=0.995))
 
 
@@ -145,6 +146,9 @@ def test_a_gain_is_claimed_exactly_where_the_last_race_says_faster(
     last = LastMeasurement(seconds=1.0, share_of_limit=0.1, speedup=2.0, race=race, medians=medians)
     claim = claim_of(KNOWN["a4"], KNOWN["a0"], KNOWN, last)
     assert (claim.gain is not None) == (decision == "faster")
+    many = claim.model_copy(update={"workloads": {f"w{place}": SLOW for place in range(5)}})
+    if decision == "faster":
+        assert "slower on 5 workloads" in many.brief and "w4" in many.sentence
     for words in (claim.sentence, claim.brief, claim.in_header(True)):
         assert ("not confirmed" in words) == (decision != "faster")
     assert "99.5 % interval" in claim.sentence
