@@ -20,6 +20,7 @@ from agents.seat import Seat
 from agents.thread import Thread, WindowTooSmall
 from agents.wishes import Wishes
 from memory.ledger import Outcome
+from memory.movement import outcome_words
 from memory.runs import Attempt, RunFolder
 from tools.errors import WarpsmithError
 
@@ -97,7 +98,7 @@ def _state(run: RunFolder, attempts: Sequence[Attempt]) -> str:
     counts: dict[Outcome, int] = {}
     for attempt in attempts:
         counts[attempt.outcome] = counts.get(attempt.outcome, 0) + 1
-    tally = ", ".join(f"{number} {outcome}" for outcome, number in counts.items()) or "none"
+    tally = ", ".join(f"{number} {outcome_words(outcome)}" for outcome, number in counts.items()) or "none"
     head = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}: {tally}."
     return head if best is None else f"{head} The best is {_told(run, run.attempt(best))}"
 
@@ -138,7 +139,8 @@ def _told(run: RunFolder, attempt: Attempt) -> str:
     figures = ""
     if attempt.seconds is not None and attempt.share_of_limit is not None:
         figures = f", {attempt.seconds * 1000:.4g} ms, {attempt.share_of_limit * 100:.3g} % of the limit"
-    words = f"{attempt.id} ({attempt.outcome}{figures}), from {attempt.parent or 'nothing'}: {_change(attempt)}."
+    stands = f"{outcome_words(attempt.outcome)}{figures}"
+    words = f"{attempt.id} ({stands}), from {attempt.parent or 'nothing'}: {_change(attempt)}."
     note = f" {attempt.note}." if attempt.note else ""
     diagnosis = run.diagnosis(attempt.id)
     read = "" if diagnosis is None else f" {diagnosis.get('summary')}"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agents.last_measurement import UNMOVED, LastMeasurement, RaceTold
 from app.quantities import times
-from memory.movement import BASES, Evidence, Measured, movement
+from memory.movement import BASES, Evidence, Measured, movement, outcome_words
 
 Standing: TypeAlias = Literal["confirmed", "not confirmed", "so far", "start", "no start"]
 """`confirmed`: the last race says faster. `not confirmed`: it does not. `so far`: as the search found, without a last
@@ -69,7 +69,7 @@ class Claim(BaseModel):
         if self.standing == "not confirmed":
             return self.standing
         if self.ratio is not None and self.gain is None:
-            return "not told apart"
+            return outcome_words("same")
         sign = "~" if self.evidence == "medians" else ""
         return f"{sign}{times(self.gain)}{self._but_slower}"
 

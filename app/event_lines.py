@@ -8,11 +8,11 @@ from pydantic import JsonValue
 
 from agents.events import Event
 from agents.limits import BUDGET_WORDS, STOP_WORDS
-from app.outcomes import outcome_words, race_words
+from app.outcomes import race_words
 from app.plain import one_line
 from app.quantities import duration, figure, money, percent, span, times, tokens
 from app.steer_words import in_words
-from memory.movement import BASES
+from memory.movement import BASES, outcome_words
 
 Fields = dict[str, JsonValue]
 

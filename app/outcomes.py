@@ -1,24 +1,17 @@
-"""An attempt's outcome as a person reads it. The record's own words stay as they are: `same` is what a race decided."""
+"""Attempts' outcomes and races as a person reads them. The record's own words stay as they are."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from memory.movement import race_in
+from memory.movement import outcome_words, race_in
 
-WORDS: Final = {"same": "not told apart"}
-"""Where the record's word would say more than is known: two kernels that a race could not tell apart may differ."""
-OUTCOMES: Final = tuple(WORDS.get(name, name) for name in ("kept", "same", "slower", "rejected", "unjudged"))
-"""All of them, best first."""
-
-
-def outcome_words(outcome: object) -> str:
-    """`kept`, `not told apart`, `slower`, `rejected`, `not judged`…"""
-    return WORDS.get(str(outcome), str(outcome))
+OUTCOMES: Final = tuple(outcome_words(name) for name in ("kept", "same", "slower", "rejected", "unjudged"))
+"""All of them in words, best first."""
 
 
 def outcome_counts(counts: dict[str, int]) -> dict[str, int]:
-    """The same of counts by outcome."""
+    """Counts by outcome, by its words."""
     return {outcome_words(name): count for name, count in counts.items()}
 
 

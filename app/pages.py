@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from app import quantities
-from app.outcomes import outcome_words
 from app.plain import printable
 from app.predicted import measured_words, predicted_words
+from memory.movement import outcome_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -13,7 +13,7 @@ from pydantic import JsonValue, ValidationError
 
 from agents.reflection import rates_of
 from app import quantities
-from app.outcomes import OUTCOMES, outcome_counts, outcome_words
+from app.outcomes import OUTCOMES, outcome_counts
 from app.pages import rendered
 from app.plot_claim import claim
 from app.plot_frame import pictures
@@ -31,6 +31,7 @@ from app.report_source import Source, sources
 from app.report_tree import tree
 from app.summary import Summary, read_verdict, refuted, summarize
 from memory.files import RunFolderError, write_atomically
+from memory.movement import outcome_words
 from memory.runs import Attempt, RunFolder
 from tools.facts import TaskFacts
 from tools.records import Accepted

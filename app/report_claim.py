@@ -11,9 +11,9 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from app.outcomes import WORDS
 from app.summary import Summary, WorkloadRow
 from memory.files import Json
+from memory.movement import outcome_words
 from tools.records import Interval, weighted_geomean
 
 Style: TypeAlias = Literal["best", "start", "baseline", "limit"]
@@ -186,7 +186,7 @@ def _against(name: str, style: Style, seconds: float, interval: Interval | None,
     ratio = None
     if interval is not None and best.interval is not None:
         ratio = Interval(low=interval.low / best.interval.high, high=interval.high / best.interval.low)
-    doubt = WORDS["same"] if ratio is not None and ratio.low <= 1 <= ratio.high else ""
+    doubt = outcome_words("same") if ratio is not None and ratio.low <= 1 <= ratio.high else ""
     return Subject(
         name=name,
         style=style,

@@ -9,12 +9,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.claim import span_of
-from app.outcomes import OUTCOMES, outcome_counts, outcome_words
+from app.outcomes import OUTCOMES, outcome_counts
 from app.quantities import cost, duration, percent, span, tally, times, tokens
 from app.spending import Spending
 from app.summary import Summary
 from app.terminal import plain_table
 from app.verdict_tables import by_baseline, print_disturbance
+from memory.movement import outcome_words
 from memory.runs import Attempt
 
 _MEASURED = {

@@ -12,7 +12,6 @@ from rich.markup import escape
 from app.exits import DONE
 from app.inputs import find_run
 from app.judging import print_profile
-from app.outcomes import outcome_words
 from app.quantities import duration, percent, times
 from app.report import REPORT_NAME, baseline_name, write_report
 from app.report_path import setting_changes, source_diff
@@ -21,7 +20,7 @@ from app.summary import read_verdict, summarize
 from app.terminal import console_for, plain_table
 from app.verdict_tables import print_verdict
 from memory.files import RunFolderError
-from memory.movement import movement
+from memory.movement import movement, outcome_words
 from memory.runs import Attempt, RunFolder, list_runs
 from tools.profiles import Profile
 

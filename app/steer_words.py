@@ -15,6 +15,7 @@ from agents.state import Hypothesis
 from agents.steering_actions import Action
 from app.inputs import kernel_at, seconds_of
 from app.quantities import money, percent, span
+from memory.movement import outcome_words
 from tools.errors import WarpsmithError
 
 _SPANS: Final = ("wall_time", "device_time")
@@ -209,7 +210,7 @@ def _rejected(about: Mapping[str, object]) -> str:
 
 def _judged(about: Mapping[str, object]) -> str:
     note = f" ({about.get('note')})" if about.get("note") else ""
-    again = ", which was judged before" if about.get("known") else f": {about.get('outcome')}"
+    again = ", which was judged before" if about.get("known") else f": {outcome_words(about.get('outcome'))}"
     by_text = about.get("by_text")
     values = ", ".join(f"{name}={value}" for name, value in by_text.items()) if isinstance(by_text, Mapping) else ""
     set_so = f", with {values} as its text has it" if values else ""

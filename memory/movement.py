@@ -32,6 +32,15 @@ BASES: Final[Mapping[Evidence, str]] = {
 """What a movement was told by, in words."""
 
 
+OUTCOME_WORDS: Final = {"same": "not told apart"}
+"""Where the record's word would say more than is known: two kernels that a race could not tell apart may differ."""
+
+
+def outcome_words(outcome: object) -> str:
+    """An outcome, or what a race decided, as a person reads it: `kept`, `not told apart`, `slower`, `rejected`…"""
+    return OUTCOME_WORDS.get(str(outcome), str(outcome))
+
+
 class Measured(Protocol):
     """What is read of an attempt. seconds: None where it was not accepted."""
 

@@ -188,7 +188,7 @@ def _analyse(prompt: str, answers: Sequence[Message]) -> Reply:
     for attempt in judged[1].split(", ") if judged else []:
         is_best = new_best is not None and attempt == new_best[1]
         seen = profile if is_best and "bottleneck" in profile else {}
-        outcome = "faster than the best before it" if is_best else "not faster than the best"
+        outcome = "faster than the best before it" if is_best else "not faster than the best beyond noise"
         diagnoses.append(
             {
                 "attempt": attempt,

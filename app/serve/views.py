@@ -10,7 +10,6 @@ from app.batch_report import HOW_COUNTED, bounds, ending, figures
 from app.batch_summary import summarize_batch
 from app.compare import LETTERS, MOST, Contender, compare
 from app.compare_report import parts_of
-from app.outcomes import WORDS
 from app.quantities import times
 from app.replies import NOBODY, NOBODY_YET
 from app.report import baseline_name, facts_of, progress_of
@@ -29,7 +28,7 @@ from app.serve.waiting import waits_for
 from app.summary import read_verdict, refuted, summarize, task_name
 from memory.lesson_store import LessonStore
 from memory.lessons import FADED, SPEAKS_FOR
-from memory.movement import movement, race_in
+from memory.movement import movement, outcome_words, race_in
 from memory.runs import Attempt, RunFolder
 from tools.records import Accepted, Rejected
 
@@ -191,7 +190,7 @@ def _against(start: Attempt | None, attempts: Sequence[Attempt]) -> Callable[[At
             return times(1.0)
         moved = movement(attempt, start, known)
         if moved is not None and moved.evidence != "medians" and not moved.direction:
-            return WORDS["same"]
+            return outcome_words("same")
         return times(None) if moved is None else f"{'~' if moved.evidence == 'medians' else ''}{times(moved.ratio)}"
 
     return ratio

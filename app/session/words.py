@@ -8,7 +8,6 @@ from rich.text import Text
 
 from app.bill import Bill
 from app.claim import claim_of, start_of
-from app.outcomes import outcome_words
 from app.predicted import predicted_words
 from app.quantities import amount, duration, figure, money, percent, span, times, tokens
 from app.session.archive import Filed
@@ -16,7 +15,7 @@ from app.session.lines import brief, clean, folded, harmless, rows
 from app.session.story import Story
 from app.session.tried import Mark, Tried
 from memory.ledger import built_since, settings_of
-from memory.movement import Movement, movement, race_in
+from memory.movement import Movement, movement, outcome_words, race_in
 from tools.facts import TaskFacts
 from tools.profiles import Profile
 from tools.records import Accepted, Rejected
