@@ -84,7 +84,7 @@ class Claim(BaseModel):
             case "confirmed":
                 return f"{times(self.ratio)} the start, raced last{self._but_slower}"
             case "not confirmed":
-                return f"gain not confirmed {self.interval}"
+                return f"gain not confirmed {span_of(self.low or 0.0, self.high or 0.0)}"
             case "so far" if self.gain is None:
                 return "not told apart from the start"
             case "so far":
