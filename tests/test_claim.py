@@ -29,8 +29,8 @@ from app.report_claim import subjects
 from app.result_tables import print_summary
 from app.serve.catalog import Catalog
 from app.serve.views import run_now
+from app.session.headline import headline
 from app.session.story import Story
-from app.session.words import headline
 from app.show import show_runs
 from app.summary import Summary, summarize
 from memory.movement import movement

@@ -14,9 +14,10 @@ from test_report import Page
 from agents.reflection import score_iteration
 from app.report import page_fields, render
 from app.serve.views import run_now
+from app.session.headline import headline
 from app.session.story import Story
 from app.session.tried import Idea, Tried
-from app.session.words import headline, moved, what
+from app.session.words import moved, what
 from memory.ledger import Outcome
 from memory.movement import movement, race_in
 from memory.runs import Attempt, RunFolder

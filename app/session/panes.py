@@ -16,12 +16,13 @@ from app.log_lines import log_line
 from app.session.archive import Archive, Filed
 from app.session.hypothesis import idea_lines
 from app.session.lines import Lines, clean, folded
+from app.session.money import money_lines
 from app.session.source import VIEWS, View, diff_lines, painted, source_lines
 from app.session.steady import Frame
 from app.session.story import Story
 from app.session.tried import Idea
 from app.session.voices import Voices
-from app.session.words import money_lines, verdict_lines
+from app.session.words import verdict_lines
 
 _LOG_STYLES: Final[Mapping[str, str]] = {
     "best_changed": "bold green",
@@ -162,7 +163,7 @@ class VerdictPane(Pane):
         width = self.room
         profiled = filed is not None and filed.profile is not None
         about = (id(idea), idea.mark) if idea is not None else attempt
-        quiet = (story.ended or story.doing) if filed is None else ""
+        quiet = story.idle if filed is None else ""
         key = (about, quiet, profiled, width, story.best, story.diagnoses.get(attempt or ""))
         if key == self._shown:
             return

@@ -91,6 +91,7 @@ class Plan(Tree[Leaf], Steady):
         self.show_guides = False
         self.guide_depth = _DEPTH
         self.auto_expand = False
+        self.root.expand()
 
     def update(self, story: Story) -> None:
         """Show what came since."""
@@ -121,7 +122,7 @@ class Plan(Tree[Leaf], Steady):
     def _tell_idle(self, story: Story) -> None:
         """What is done while nothing was tried, in full; nothing once something was."""
         self.show_root = not (story.attempts or story.ideas)
-        said = (story.ended or story.doing if self.show_root else "", self._room)
+        said = (story.idle if self.show_root else "", self._room)
         if said != self._idle:
             self._idle = said
             self.root.remove_children()
@@ -248,7 +249,11 @@ class Plan(Tree[Leaf], Steady):
         if isinstance(data, Said):
             text = data.text.copy()
         elif story is None or data is None:
-            text = Text("from nothing") if group else Text("nothing was tried yet", style="dim")
+            text = (
+                Text("from nothing")
+                if group
+                else Text("" if story is None or story.is_behind else "nothing was tried yet", style="dim")
+            )
         elif isinstance(data, Idea):
             sign, colour = SIGNS[data.mark]
             text = Text.assemble(

@@ -24,13 +24,13 @@ from app.replies import NOBODY, NOBODY_YET
 from app.session.board import Board, places
 from app.session.dialogs import Help
 from app.session.driver import Driver
+from app.session.headline import headline, shortened
 from app.session.keys import PANES, TITLES, bindings, footer, groups
-from app.session.lines import Lines, brief, clean
+from app.session.lines import Lines, clean
 from app.session.over import in_dialog
 from app.session.panes import Headline, KernelPane, LogPane, MoneyPane, Pane, VerdictPane, WordsPane, panes
 from app.session.steady import Prompt
 from app.session.wheel import Wheel
-from app.session.words import headline
 from app.steer_words import in_words
 from memory.files import RunFolderError
 from memory.runs import RunFolder
@@ -61,7 +61,7 @@ class SessionScreen(Wheel, Prompt):
         self._tail = Tail(run.path / "events.jsonl")
         self._backlog: deque[str] = deque()
         """Lines that were read and not taken in yet."""
-        self._is_behind = True
+        self.story.is_behind = True
         """Until the past was taken in: nobody is told of it."""
         self.is_ready = False
         """Once that was drawn."""
@@ -88,6 +88,8 @@ class SessionScreen(Wheel, Prompt):
 
     def on_mount(self) -> None:
         self.action_pane(PANES[0])
+        self.plan.update(self.story)
+        self._tell_doing()
         self.set_interval(LOOK_EVERY, self.look)
 
     def on_unmount(self) -> None:
@@ -127,10 +129,11 @@ class SessionScreen(Wheel, Prompt):
                 if line is not None:
                     fresh.append(line)
                     self._take(line)
-            if not self._is_behind and self._has_grown(self._box) and self.story.given.hand(self._box.new()):
+            if not self.story.is_behind and self._has_grown(self._box) and self.story.given.hand(self._box.new()):
                 self.story.touch()
-            if self._is_behind and not self._backlog:
-                self._is_behind = False
+            if self.story.is_behind and not self._backlog:
+                self.story.is_behind = False
+                self.story.touch()
                 self.call_after_refresh(self._settle)
         except RunFolderError as error:
             self.notify(clean(error.message), severity="error", markup=False)
@@ -192,7 +195,7 @@ class SessionScreen(Wheel, Prompt):
             of_draft = self.tell_of_draft(str(line.get("id")), kind == "steered")
         if kind == "task_opened" and self.driver is not None:
             self.call_after_refresh(self._keep_what_is_there)  # what drives a run is loaded by then
-        if self._is_behind:
+        if self.story.is_behind:
             return
         if kind == "steered":
             self.notify(clean(in_words(str(line.get("action")), line.get("about")), 200), markup=False, timeout=4)
@@ -233,7 +236,7 @@ class SessionScreen(Wheel, Prompt):
         if told != self._headline:
             self._headline = told
             self.query_one("#headline", Headline).update(told, layout=False)
-            self.query_one("#plan-pane", Pane).entitle("1 plan", brief(doing, 60).replace("[", "("))
+            self.query_one("#plan-pane", Pane).entitle("1 plan", shortened(doing, 60).replace("[", "("))
 
     def _fill(self) -> None:
         """Let the panes show what is so now; each knows whether that is news."""

@@ -49,6 +49,8 @@ class Story:
     failed: bool = False
     at_limit: str | None = None
     """The limit that it waits at for a person, in words."""
+    is_behind: bool = False
+    """What happened so far is being read yet."""
     is_gone: bool = False
     """No process works on it, though it has not ended."""
     last: LastMeasurement | None = None
@@ -76,6 +78,8 @@ class Story:
     out: Out = field(default_factory=Out)
     exports: list[Export] = field(default_factory=list)
     """Those that this session began, and those that the log tells of."""
+    _has_begun: bool = False
+    """A line came."""
     _done: tuple[int, float] = (0, 0.0)
     """The iteration that ended last, and the seconds of work until then."""
 
@@ -91,23 +95,34 @@ class Story:
         self.version += 1
 
     @property
+    def is_unread(self) -> bool:
+        """Nothing is known of it yet, or not what it came to."""
+        return self.is_behind or not self._has_begun
+
+    @property
+    def idle(self) -> str:
+        """What is said where something that was tried would stand."""
+        return "reading what happened so far" if self.is_behind else self.ended or self.doing
+
+    @property
     def state(self) -> str:
         """In a word or two."""
-        if self.is_gone:
-            return "stopped"
-        if self.at_limit is not None:
-            return "waits at a limit"
-        if self.ended is not None:
-            return "failed" if self.failed else "ended"
-        if self.wishes.over is not None:
-            return "ending"
-        if self.waiting:
-            return "plan waits for you"
-        return "paused" if self.wishes.paused else "running"
+        states = (
+            (self.is_behind, "reading"),
+            (self.is_unread, "starting"),
+            (self.is_gone, "stopped"),
+            (self.at_limit is not None, "waits at a limit"),
+            (self.failed and self.ended is not None, "failed"),
+            (self.ended is not None, "ended"),
+            (self.wishes.over is not None, "ending"),
+            (bool(self.waiting), "plan waits for you"),
+            (self.wishes.paused, "paused"),
+        )
+        return next((state for holds, state in states if holds), "running")
 
     def take(self, line: Mapping[str, Any]) -> None:
         """The next event line. Of one whose fields are none that this version knows, nothing more is taken in."""
-        self.version += 1
+        self.version, self._has_begun = self.version + 1, True
         with suppress(*_ANOTHER_VERSION):
             self.wishes.take(line)
         with suppress(*_ANOTHER_VERSION):
@@ -132,6 +147,8 @@ class Story:
 
     def now(self, moment: float) -> str:
         """What it does at that second of the clock, and for how long."""
+        if self.is_behind:
+            return self.idle
         at_work = self.since is not None and self.state in ("running", "ending")
         return timed(self.doing, moment - (self.since or 0.0)) if at_work else self.doing
 

@@ -6,12 +6,10 @@ from typing import Final
 
 from rich.text import Text
 
-from app.bill import Bill
-from app.claim import claim_of, start_of
 from app.predicted import predicted_words
-from app.quantities import amount, duration, figure, money, percent, span, times, tokens
+from app.quantities import amount, duration, figure, percent, times
 from app.session.archive import Filed
-from app.session.lines import brief, clean, folded, harmless, rows
+from app.session.lines import clean, folded, rows
 from app.session.story import Story
 from app.session.tried import Mark, Tried
 from memory.ledger import built_since, settings_of
@@ -188,111 +186,6 @@ def roofline_lines(profile: Profile) -> list[Text]:
         for name, share, words in found
     ]
     return [*lines, Text.assemble((f"{'intensity':<{LABEL}}", "dim"), found_at)]
-
-
-def money_lines(story: Story, width: int, elapsed: float) -> list[Text]:
-    """What a person waits for or said, what was spent of which budget, and who plays. Most useful first: a pane may
-    show the beginning alone."""
-    return [
-        *_given(story, width),
-        *_budgets(story, width, elapsed),
-        *_said(story, width),
-        *_exported(story, width),
-        *_played(story, width),
-    ]
-
-
-def _given(story: Story, width: int) -> list[Text]:
-    found = [head("Given, not yet heeded")] if story.given.words else []
-    for words in story.given.words[-4:]:
-        found += folded(f"- {words}", width, "cyan", indent="  ")
-    return found
-
-
-def _budgets(story: Story, width: int, elapsed: float) -> list[Text]:
-    bill, budgets = story.bill, story.budgets
-    used = (
-        ("iterations", story.iteration, budgets.get("iterations"), lambda v: f"{v:.0f}"),
-        ("money", bill.dollars, budgets.get("dollars"), lambda _: _money(bill)),
-        ("tokens", bill.tokens, budgets.get("tokens"), lambda v: tokens(int(v))),
-        ("time", elapsed, budgets.get("wall_time"), span),
-        ("device", story.device_seconds, budgets.get("device_time"), span),
-        ("patience", story.stale, budgets.get("patience"), lambda v: f"{v:.0f}"),
-    )
-    lines = [head("Budgets")]
-    for name, spent, limit, say in used:
-        if limit:
-            most = money(limit) if name == "money" else say(limit)
-            lines += labelled(name, f"{bar(spent / limit, 16)} {say(spent)} of {most}", width)
-    if story.time_left is not None and story.ended is None:
-        lines += labelled("left", f"about {span(story.time_left)}", width)
-    free = ", ".join(f"{name} {say(spent)}" for name, spent, limit, say in used if not limit)
-    return lines + (labelled("no limit", free, width) if free else [])
-
-
-def _money(bill: Bill) -> str:
-    """What was paid, as far as prices are known."""
-    if not bill.unpriced_tokens:
-        return money(bill.dollars)
-    return f"{money(bill.dollars)} and what is unknown" if bill.dollars else "unknown"
-
-
-def _said(story: Story, width: int) -> list[Text]:
-    wishes, lines = story.wishes, [head("What you said")]
-    for hint in story.hints:
-        lines += labelled("hint", hint, width)
-    for idea in wishes.forbidden_in(wishes.hears):
-        lines += labelled("forbidden", idea, width)
-    if wishes.pinned is not None:
-        lines += labelled("pinned", wishes.pinned, width)
-    for question, answer, by in story.answers[-5:]:
-        lines += labelled("you asked", question, width, "bold")
-        lines += labelled(by[: LABEL - 1], answer, width)
-    if len(lines) == 1:
-        lines += folded("nothing yet: h gives a hint, x forbids an idea, / asks a question", width, "dim")
-    return lines
-
-
-def _exported(story: Story, width: int) -> list[Text]:
-    lines = [head("Exported")] if story.exports else []
-    for export in story.exports:
-        lines += labelled(export.status or "goes on", export.words, width)
-    return lines
-
-
-def _played(story: Story, width: int) -> list[Text]:
-    """Who plays which role now, and who was asked how often, also when another one plays it since."""
-    lines = [head("Models")]
-    for role, model in story.models.items():
-        asked = [(name, count) for (name, played), count in story.calls.items() if played == role]
-        calls = ", ".join(f"{_calls(count)}{'' if name == model else f' by {name}'}" for name, count in asked)
-        lines += labelled(role, f"{model}  ({calls or _calls(0)})", width)
-    return lines + labelled("spent", str(story.bill) or "nothing: the built-in tuner asks no provider", width)
-
-
-def _calls(count: int) -> str:
-    return f"{count} call{'' if count == 1 else 's'}"
-
-
-def headline(story: Story, width: int, doing: str = "") -> Text:
-    """The run on one line: state, iteration, best, share of the limit, task, and what it does."""
-    best = story.attempts.get(story.best or "")
-    of = f"/{story.iterations}" if story.iterations else ""
-    parts: list[str | tuple[str, str]] = [
-        (f" {story.state.upper()} ", "reverse bold"),
-        f"  iteration {story.iteration}{of}",
-    ]
-    if best is not None:
-        last = story.last
-        seconds, share = (last.seconds, last.share_of_limit) if last is not None else (best.seconds, best.share)
-        claim = claim_of(best, start_of(story.attempts), story.attempts, last)
-        gain = f"  {claimed}" if (claimed := claim.in_header(story.ended is not None)) else ""
-        parts.append(f"  best {best.id} {duration(seconds)}{gain}  {percent(share)} of limit")
-    parts.append(f"  {brief(story.task, 40)}")
-    parts += [f"  {brief(doing, 80)}"] if doing and story.ended is None else []
-    line = harmless(Text.assemble(*parts))
-    line.truncate(width, overflow="ellipsis")
-    return line
 
 
 def said(text: str) -> list[Text]:
