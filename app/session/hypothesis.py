@@ -19,7 +19,7 @@ _STATES: Final[dict[Mark, str]] = {
 }
 
 
-def plan_rows(idea: Idea, width: int, is_first: bool) -> list[Text]:
+def told_rows(idea: Idea, width: int, is_first: bool) -> list[Text]:
     """Rows of at most `width` cells. is_first: of its plan, which is told once what may be done with it."""
     said = {
         "change": idea.change,

@@ -16,22 +16,16 @@ from textual.events import Blur, Focus, Resize
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
-from app.predicted import metric_words
-from app.quantities import duration, percent
-from app.session.hypothesis import plan_rows
-from app.session.lines import brief, clean, folded, harmless
+from app.session.hypothesis import told_rows
+from app.session.lines import folded, harmless
 from app.session.over import in_dialog
+from app.session.plan_rows import NARROW, attempt_row, brief_row, idea_row, parent_row
 from app.session.steady import Steady
 from app.session.story import Story
 from app.session.tried import Idea, Tried
-from app.session.words import SIGNS, moved, what
 
-SHORT = 10
-"""Characters of a prediction that has room beside what was measured; the verdict has all of it."""
 WIDEST = 220
 """Cells of a line."""
-NARROW: Final = 60
-"""Cells below which a line has no room for more than a time, how it moved and an idea."""
 _DEPTH: Final = 2
 """Cells by which a line is set in below another."""
 NOTHING = "nothing"
@@ -142,7 +136,7 @@ class Plan(Tree[Leaf], Steady):
                 self._waits[place] = self._room
                 node, idea = self._ideas[place], story.ideas[place]
                 node.remove_children()
-                for row in plan_rows(idea, self._room - 2 * _DEPTH, place == waiting[0]):
+                for row in told_rows(idea, self._room - 2 * _DEPTH, place == waiting[0]):
                     node.add_leaf("", Said(row, idea))
         return self._ideas[fresh[0]] if fresh else None
 
@@ -249,66 +243,19 @@ class Plan(Tree[Leaf], Steady):
         if isinstance(data, Said):
             text = data.text.copy()
         elif story is None or data is None:
-            text = (
-                Text("from nothing")
-                if group
-                else Text("" if story is None or story.is_behind else "nothing was tried yet", style="dim")
-            )
+            nothing = "" if story is None or story.is_behind else "nothing was tried yet"
+            text = Text("from nothing") if group else Text(nothing, style="dim")
         elif isinstance(data, Idea):
-            sign, colour = SIGNS[data.mark]
-            text = Text.assemble(
-                (f"{sign} ", colour),
-                brief(data.change, 120),
-                (f"  ({metric_words(data.metric)} {data.expected})", "dim"),
-            )
+            text = idea_row(data)
         elif group:
-            text = Text.assemble((f"from {data.id}", "bold"), self._figures(data, story))
+            text = parent_row(data, story)
+        elif self._room < NARROW:
+            text = brief_row(data, story)
         else:
-            text = self._attempt(data, story)
+            text = attempt_row(data, story)
         text = harmless(text)
         if node is self.cursor_node:
             text.stylize(self.get_component_rich_style("plan--cursor") if self._lit else style)
         else:
             text.stylize(base_style)
         return text
-
-    def _figures(self, tried: Tried, story: Story) -> Text:
-        sign, colour = SIGNS[tried.outcome]
-        time = "" if tried.seconds is None else f"  {duration(tried.seconds)}  {percent(tried.share)} of limit"
-        return Text.assemble((f"  {sign}", colour), time, self._flags(tried, story))
-
-    def _flags(self, tried: Tried, story: Story) -> tuple[str, str]:
-        flags = ["BEST"] if tried.id == story.best else []
-        flags += ["PINNED"] if tried.id == story.wishes.pinned else []
-        return ("".join(f" {flag}" for flag in flags), "bold green")
-
-    def _attempt(self, tried: Tried, story: Story) -> Text:
-        sign, colour = SIGNS[tried.outcome]
-        time = tried.outcome if tried.seconds is None else duration(tried.seconds)
-        change = moved(tried, story)
-        if self._room < NARROW:
-            return self._attempt_in_brief(tried, time, "" if change is None else change.words)
-        said = clean(tried.idea.expected, 40) if tried.idea is not None else ""
-        came = f"{change.words:>9}" if change is not None else " " * 9
-        came += f" of {said}" if change is not None and 0 < len(said) <= SHORT else ""
-        return Text.assemble(
-            (f"{sign} {tried.id:<4}", colour),
-            f"{time:>10}",
-            (came, "bold"),
-            self._flags(tried, story),
-            f"  {brief(what(tried, story), 160)}",
-        )
-
-    def _attempt_in_brief(self, tried: Tried, time: str, moved_by: str) -> Text:
-        """Its author's words rather than what was built; the verdict has both, and the prediction."""
-        sign, colour = SIGNS[tried.outcome]
-        story = self._story
-        assert story is not None
-        said = tried.person or (tried.idea.change if tried.idea is not None else "") or what(tried, story)
-        return Text.assemble(
-            (f"{sign} {tried.id:<3}", colour),
-            f" {time:>8}",
-            (f" {moved_by:>6}" if moved_by else "", "bold"),
-            self._flags(tried, story),
-            f" {brief(said, 160)}",
-        )

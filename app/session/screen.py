@@ -27,11 +27,11 @@ from app.session.driver import Driver
 from app.session.headline import headline, shortened
 from app.session.keys import PANES, TITLES, bindings, footer, groups
 from app.session.lines import Lines, clean
+from app.session.notes import ANSWERS, note_of
 from app.session.over import in_dialog
 from app.session.panes import Headline, KernelPane, LogPane, MoneyPane, Pane, VerdictPane, WordsPane, panes
 from app.session.steady import Prompt
 from app.session.wheel import Wheel
-from app.steer_words import in_words
 from memory.files import RunFolderError
 from memory.runs import RunFolder
 from memory.tail import Tail, event_in
@@ -190,22 +190,13 @@ class SessionScreen(Wheel, Prompt):
     def _take(self, line: dict[str, Any]) -> None:
         self.story.take(line)
         kind = line["event"]
-        of_draft = ""
-        if kind in ("steered", "steer_refused"):
-            of_draft = self.tell_of_draft(str(line.get("id")), kind == "steered")
+        of_draft = self.tell_of_draft(str(line.get("id")), kind == "steered") if kind in ANSWERS else ""
         if kind == "task_opened" and self.driver is not None:
             self.call_after_refresh(self._keep_what_is_there)  # what drives a run is loaded by then
         if self.story.is_behind:
             return
-        if kind == "steered":
-            self.notify(clean(in_words(str(line.get("action")), line.get("about")), 200), markup=False, timeout=4)
-        elif kind == "steer_refused":
-            told = f"{line.get('action')} was refused: {line.get('message')}. {line.get('advice')} {of_draft}"
-            self.notify(clean(told.strip()), severity="error", markup=False, timeout=12 if of_draft else 8)
-        elif kind == "answered":
-            self.notify(clean(str(line.get("answer")), 400), title="answered", markup=False, timeout=10)
-        elif kind == "plan_waits":
-            self.notify("a approves it, r rejects it, E edits it", title="The plan waits for you", markup=False)
+        if (note := note_of(line, of_draft)) is not None:
+            self.notify(note.text, title=note.title, severity=note.severity, timeout=note.seconds, markup=False)
 
     def tell_leaving(self, words: str) -> None:
         line = Text(f" {words}", style="bold", no_wrap=True, overflow="ellipsis")
@@ -236,7 +227,8 @@ class SessionScreen(Wheel, Prompt):
         if told != self._headline:
             self._headline = told
             self.query_one("#headline", Headline).update(told, layout=False)
-            self.query_one("#plan-pane", Pane).entitle("1 plan", shortened(doing, 60).replace("[", "("))
+            pane = self.query_one("#plan-pane", Pane)
+            pane.entitle("1 plan", shortened(doing, min(60, pane.room - 2)).replace("[", "("))
 
     def _fill(self) -> None:
         """Let the panes show what is so now; each knows whether that is news."""
