@@ -21,6 +21,7 @@ from app.doing import Out, doing_after, moment_of, once_open, timed, while_spoke
 from app.event_lines import bound_words
 from app.session.exports import Export
 from app.session.given import Given
+from app.session.states import state_of
 from app.session.tried import Idea, Tried
 
 _ANOTHER_VERSION: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
@@ -107,18 +108,7 @@ class Story:
     @property
     def state(self) -> str:
         """In a word or two."""
-        states = (
-            (self.is_behind, "reading"),
-            (self.is_unread, "starting"),
-            (self.is_gone, "stopped"),
-            (self.at_limit is not None, "waits at a limit"),
-            (self.failed and self.ended is not None, "failed"),
-            (self.ended is not None, "ended"),
-            (self.wishes.over is not None, "ending"),
-            (bool(self.waiting), "plan waits for you"),
-            (self.wishes.paused, "paused"),
-        )
-        return next((state for holds, state in states if holds), "running")
+        return state_of(self)
 
     def take(self, line: Mapping[str, Any]) -> None:
         """The next event line. Of one whose fields are none that this version knows, nothing more is taken in."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from textual import work
 from textual.notifications import SeverityLevel
@@ -22,6 +22,7 @@ from app.session.dialogs import usage_of
 from app.session.driver import Driver
 from app.session.exports import Export, exportable, folder_at, free_name
 from app.session.hand_over import hand_over
+from app.session.leaving import ENDS, GOES_ON, Leaving
 from app.session.lines import clean
 from app.session.meant import readings
 from app.session.plan import Plan
@@ -35,30 +36,6 @@ SEE_EVERY: Final = 1.0
 """Seconds between two looks whether the run's process lives."""
 
 
-class Leaving(NamedTuple):
-    """What is said to a person who leaves a run that is driven here. first: what is waited for, and what comes then.
-    again: what the key does when it is pressed again. line: both in brief. at_once: once it was pressed again."""
-
-    first: str
-    again: str
-    line: str
-    at_once: str
-
-
-_ENDS: Final = Leaving(
-    "The model call or measurement that goes on is finished first, then the run ends and this closes.",
-    "q again drops it and ends the run at once; `warpsmith resume` does it anew.",
-    "Ends once this is finished. q again: drop it, and end at once",
-    "What went on is dropped: the run ends now.",
-)
-_GOES_ON: Final = Leaving(
-    "The model call or measurement that goes on is finished first, then a background process takes the run over.",
-    "d or q again drops it and hands the run over at once: it is done anew there. Neither ends the run.",
-    "Hands over once this is finished. q again: drop it, and hand over at once",
-    "What went on is dropped: the run is handed over now, and goes on in the background.",
-)
-
-
 class Wheel(ByHand):
     """A screen about one run; `driver` is there when the run is driven in this process."""
 
@@ -68,7 +45,7 @@ class Wheel(ByHand):
         self.plan = Plan(self.follow)
         self.leaving: Callable[[], None] | None = None
         """What is done once the run that is driven here has ended."""
-        self._words = _ENDS
+        self._words = ENDS
         self._unseen = 0
 
     def on_mount(self) -> None:
@@ -247,7 +224,7 @@ class Wheel(ByHand):
         elif self.leaving is not None:
             self._leave_at_once(driver)
         elif await self.sure.ask("Stop the run and leave? What was found is kept, and resume goes on."):
-            self.leave_after(driver, self.app.exit, _ENDS)
+            self.leave_after(driver, self.app.exit, ENDS)
 
     async def _may_leave_exports(self) -> bool:
         """Whether nothing is being exported, or the person leaves all the same."""
@@ -267,7 +244,7 @@ class Wheel(ByHand):
         elif self.story.at_limit is not None:
             self.notify("It waits at a limit: l gives a larger one, then it can go on without you; q ends it.")
         elif await self.sure.ask("Leave, and let the run go on in the background?"):
-            self.leave_after(driver, self._hand_over, _GOES_ON)
+            self.leave_after(driver, self._hand_over, GOES_ON)
 
     def leave_after(self, driver: Driver, leave: Callable[[], None], words: Leaving) -> None:
         """Once the run's process has done what it does now."""
