@@ -36,7 +36,7 @@ def has_screen() -> bool:
 
 def say_at_once(words: str) -> None:
     """What is begun, before what takes its time to be loaded."""
-    print(printable(f"{words}, its screen comes in a moment"), flush=True)
+    print(printable(f"{words} …"), flush=True)
 
 
 def left_behind(app: SessionApp) -> list[str]:

@@ -126,7 +126,7 @@ def test_it_is_said_at_once_that_the_screen_comes(
     monkeypatch.setattr("app.session_start.has_screen", lambda: True)
     monkeypatch.setattr(SessionApp, "run", lambda _: said.append(capsys.readouterr().out))
     assert attach_to(str(run.path), run.path.parent, plain=False, as_json=False) == 0
-    assert said == [f"reading   {run.id}, its screen comes in a moment\n"]
+    assert said == [f"reading   {run.id} …\n"]
 
 
 # --- the panes --------------------------------------------------------------------------------------------------------
