@@ -78,7 +78,14 @@ async def _in_folder(run: RunFolder) -> AsyncIterator[Saver]:
         async with aiosqlite.connect(path) as connection:
             # A kill loses nothing in this mode; a power cut may lose the last steps, never the file.
             await connection.execute("PRAGMA synchronous=NORMAL")
-            yield AsyncSqliteSaver(connection, serde=_plain_values())
+            saver = AsyncSqliteSaver(connection, serde=_plain_values())
+            try:
+                yield saver
+            finally:
+                # A write that is cut, or begun now, would lock the file for as long as anything knows its cursor.
+                async with saver.lock:
+                    await connection.rollback()
+                    await connection.close()
     except sqlite3.OperationalError as error:
         advice = "Check that the disk is neither full nor read-only."
         raise RunFolderError(f"can't write {path}: {error}", advice) from error

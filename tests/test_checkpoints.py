@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import killed_run
 import pytest
 from crash_harness import same_run
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from stub_executor import TASK, StubExecutor
 
 from agents.checkpoints import checkpointer
@@ -176,3 +180,25 @@ async def test_two_runs_that_begin_at_once_make_their_tables_once(tmp_path: Path
     runs = [RunFolder.create(tmp_path, f"r{i}", {}) for i in range(3)]
     ends = await asyncio.gather(*(play(run, fresh, 1) for run in runs))
     assert [outcome.iterations for outcome, _ in ends] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+async def test_a_write_that_was_cut_or_comes_late_keeps_nobody_from_the_file(is_cut: bool, tmp_path: Path) -> None:
+    """Also while something knows its cursor still, as the traceback of what cut it does."""
+    run = RunFolder.create(tmp_path, "stub", {})
+    known: list[Any] = []
+    with pytest.raises(asyncio.CancelledError):
+        async with checkpointer(run) as saver:
+            assert isinstance(saver, AsyncSqliteSaver)
+            await saver.setup()
+            if is_cut:
+                known += [await saver.conn.executemany("INSERT INTO writes VALUES (1, 1, 1, 1, 1, ?, 1, 1, 1)", [(1,)])]
+            else:
+                where: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": "", "checkpoint_id": "1"}}
+                known += [asyncio.create_task(saver.aput_writes(where, [("x", 1)], "1")) for _ in range(9)]
+                await asyncio.sleep(0)
+            raise asyncio.CancelledError
+    with sqlite3.connect(run.path / "state.sqlite", timeout=0.0) as other:
+        other.execute("CREATE TABLE another (x)")
+    if not is_cut:
+        await asyncio.gather(*known, return_exceptions=True)
