@@ -37,7 +37,8 @@ class Context:
     task: TaskSource
     settings: RunSettings
     """A person may change them between two calls (`agents.steering_deeds`), and nothing else in here."""
-    facts: TaskFacts
+    facts: TaskFacts = field(init=False)
+    """Known once the task is open, as are `library` and `lessons`."""
     flag_groups: Sequence[FlagGroup]
     """What a tuner may try of the target's compiler flags."""
     models: dict[Role, Lineup]
@@ -56,8 +57,8 @@ class Context:
     attempts: Attempts
     journal: Journal
     clock: Clock
-    library: Library
-    lessons: Lessons
+    library: Library = field(init=False)
+    lessons: Lessons = field(init=False)
     steering: Steering
     in_flight: InFlight = field(default_factory=InFlight)
     turns: set[str] = field(default_factory=set)

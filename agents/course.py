@@ -7,7 +7,7 @@ import asyncio
 import functools
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -123,17 +123,15 @@ class Course:
             self.clock = Clock(max(self.state.get("elapsed", 0.0), self.told.elapsed), self.control.stopping.now)
             if has_ended(snapshot) and not self.told.is_concluded and not self.changes:
                 return cast(StopReason, self.state["stop"])
-            context = await self._open()
-            phase = _phase(snapshot)
-            if phase != "start":
-                self.clock.start()
+            context = self._context()
             self.alarm = Alarm(self.clock, self.control, self.models, lambda: self.steering.is_ending)
-            self.alarm.set(self.settings.budgets.wall_time)
-            self.control.at_work = True
             try:
-                async with self.steering.attending(context, phase):
-                    await self._go_through(graph, config, where_to_go_on(snapshot), context)
-                    await self.steering.answered()
+                async with self.steering.attending(context):
+                    await self._open(context)
+                    with closing(context.library):
+                        self._begin(_phase(snapshot))
+                        await self._go_through(graph, config, where_to_go_on(snapshot), context)
+                        await self.steering.answered()
             except GraphDrained:
                 return self.control.reason or "user"
             except ModelUnavailable as error:
@@ -144,8 +142,15 @@ class Course:
             finally:
                 self.control.at_work = False
                 self.alarm.stop()
-                context.library.close()
             return cast(StopReason, self.state.get("stop") or self.control.reason or "user")
+
+    def _begin(self, phase: Phase) -> None:
+        """The task is open, and the run goes on in that phase."""
+        self.steering.enters(phase)
+        if phase != "start":
+            self.clock.start()
+        self.alarm.set(self.settings.budgets.wall_time)
+        self.control.at_work = True
 
     async def _go_through(
         self,
@@ -189,7 +194,8 @@ class Course:
         """Where the run's kernels are judged."""
         return target_for(self.settings.language, self.settings.target)
 
-    async def _open(self) -> Context:
+    async def _open(self, context: Context) -> None:
+        """Have the judge open the task, and complete the context with what it says."""
         started = time.monotonic()
         facts = await self.executor.open(self.task, self._target.name)
         self.run.write_facts(facts.model_dump(mode="json"))
@@ -201,16 +207,20 @@ class Course:
             notes=list(facts.notes),
             workloads=[workload.model_dump(mode="json", include=kept) for workload in facts.workloads],
         )
-        executor = Patient(self.executor, self.settings.judge_waits, self.control.stopping, self._tell_of_judge)
-        attempts = Attempts(self.task, executor, self.run, self.journal)
-        attempts.tell_untold()
+        context.attempts.tell_untold()
         store = None if self.settings.lessons is None else LessonStore(Path(self.settings.lessons))
         shelf = None if store is None else LessonShelf(store)
         documents = [Path(path) for path in self.settings.documents]
+        context.facts = facts
+        context.library = Library(self.run, facts.header, self.settings.language, documents, shelf)
+        context.lessons = Lessons(store, self.run, context.attempts, self.journal, task=self.task, facts=facts)
+
+    def _context(self) -> Context:
+        """The run's world, as far as it is known before the task is open."""
+        executor = Patient(self.executor, self.settings.judge_waits, self.control.stopping, self._tell_of_judge)
         return Context(
             task=self.task,
             settings=self.settings,
-            facts=facts,
             flag_groups=flags_for(self.settings.language, self._target),
             models=self.models,
             purse=self.casting.purse,
@@ -221,11 +231,9 @@ class Course:
             on_text=self.on_text,
             executor=executor,
             run=self.run,
-            attempts=attempts,
+            attempts=Attempts(self.task, executor, self.run, self.journal),
             journal=self.journal,
             clock=self.clock,
-            library=Library(self.run, facts.header, self.settings.language, documents, shelf),
-            lessons=Lessons(store, self.run, attempts, self.journal, task=self.task, facts=facts),
             steering=self.steering,
         )
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 LOOK_EVERY = 0.1
 """Seconds between two looks at the commands."""
 Phase: TypeAlias = Literal["start", "search", "end"]
-"""Of a run: its starting kernel is not judged yet, it searches, or its winner is measured and nothing is tried any
-more."""
+"""Of a run: its task is not open or its starting kernel not judged yet, it searches, or its winner is measured and
+nothing is tried any more."""
 NOT_YET: Final[Mapping[Phase, tuple[type[BaseModel], ...]]] = {
     "start": (acts.EditKernel, acts.Pin, acts.Unpin, acts.Fork, acts.SetPolicy, acts.Ask),
     "search": (),
@@ -72,9 +72,9 @@ class Steering:
         return "end" if self.control.reason is not None else self._phase
 
     @asynccontextmanager
-    async def attending(self, context: Context, phase: Phase) -> AsyncIterator[None]:
-        """Commands are heeded within it, from that phase of the run on."""
-        self._context, self._phase = context, phase
+    async def attending(self, context: Context) -> AsyncIterator[None]:
+        """Commands are heeded within it, also while the task is opened."""
+        self._context = context
         with Box(context.run.path, self.wishes.done) as self._box:
             self._hold()
             self._watching = watching = asyncio.create_task(self._watch())
@@ -95,7 +95,7 @@ class Steering:
 
     async def settle(self) -> None:
         """All commands that were given are heeded, and the kernels among them judged. Raises what judging raised."""
-        self._phase = "search"
+        self.enters("search")
         if self._watching is not None and self._watching.done():
             self._watching.result()
         self.look()
@@ -109,9 +109,9 @@ class Steering:
         """Whether nothing is tried any more and the winner is measured."""
         return self._phase == "end"
 
-    def ends(self) -> None:
-        """Nothing is tried any more."""
-        self._phase = "end"
+    def enters(self, phase: Phase) -> None:
+        """The task is open, and that is the run's phase from now on."""
+        self._phase = phase
 
     async def answered(self) -> None:
         """All questions are answered."""

@@ -150,7 +150,7 @@ def close_iteration(state: State, device_seconds: float, context: Context) -> St
 async def measure_winner(state: State, context: Context) -> State:
     """Measure the best kernel afresh against the starting kernel, and take the next best when it does not stand."""
     iteration = state["iteration"]
-    context.steering.ends()
+    context.steering.enters("end")
     if state.get("stop") is not None:
         about: dict[str, JsonValue] = {"reason": state["stop"], "iteration": iteration}
         wished = context.steering.wishes.restraints(iteration + 1) if state["stop"] in ("exhausted", "idle") else ""

@@ -33,7 +33,8 @@ from tests.parted_run import NEW
 from tests.talking_run import Brain
 from tests.test_parting import once
 from tests.test_swap import in_order, paid
-from tools.records import Kernel, Verdict
+from tools.facts import TaskFacts
+from tools.records import Kernel, TargetName, Verdict
 from tools.task import TaskSource
 
 OLD = "openai:m"
@@ -143,17 +144,24 @@ async def test_a_model_that_hangs_after_a_resumption_is_let_go_at_once_and_waite
 
 
 class Held(StubExecutor):
-    """Judges the kernel of number `number` only once `go` is set; `asked` says that it is asked to."""
+    """Judges the kernel of number `number` only once `go` is set, or opens the task where that is -1; `asked` says that
+    it is asked to."""
 
     def __init__(self, number: int) -> None:
         super().__init__(lambda kernel: 1.0 / int(kernel.defines.get("BLOCK", "8")))
         self.number = number
         self.asked, self.go = asyncio.Event(), asyncio.Event()
 
+    async def open(self, task: TaskSource, target: TargetName = "cpu") -> TaskFacts:
+        if self.number < 0:
+            self.asked.set()
+            await self.go.wait()
+        return await super().open(task, target)
+
     async def evaluate(
         self, task: TaskSource, kernel: Kernel, incumbent: Kernel | None = None, *, final: bool = False
     ) -> Verdict:
-        if len(self.judged) >= self.number:
+        if 0 <= self.number <= len(self.judged):
             self.asked.set()
             await self.go.wait()
         return await super().evaluate(task, kernel, incumbent, final=final)
@@ -191,7 +199,8 @@ async def resumed_at(stage: Stage, number: int, **more: Any) -> tuple[asyncio.Ta
     for again in (False, True):
         stage.events.clear()
         stage.run, stage.control = RunFolder(stage.run.path), Control()
-        stage.executor = held = Held(number - sum(1 for _ in stage.run.attempts()) if again else number)
+        done = len(stage.run.attempts()) if again and number > 0 else 0
+        stage.executor = held = Held(number - done)
         playing = asyncio.create_task(stage.play(**more))
         await once(held.asked, playing)
         if not again:
@@ -201,11 +210,17 @@ async def resumed_at(stage: Stage, number: int, **more: Any) -> tuple[asyncio.Ta
 
 
 @pytest.mark.parametrize(
-    ("number", "doing"), [(0, "judging the starting kernel"), (1, "going on where it stopped"), (2, "stopping")]
+    ("number", "doing"),
+    [
+        (-1, "opening the task"),
+        (0, "judging the starting kernel"),
+        (1, "going on where it stopped"),
+        (2, "stopping"),
+    ],
 )
 async def test_what_is_given_while_the_judge_works_is_heeded_at_once(stage: Stage, number: int, doing: str) -> None:
-    """Judged are the starting kernel, a coder's, and the winner afresh. What only a search can heed is left to the
-    next one at the end."""
+    """It opens the task, and judges the starting kernel, a coder's, and the winner afresh. What only a search can heed
+    is left to the next one at the end."""
     if number == 2:
         stage.executor = held = Held(number)
         playing = asyncio.create_task(stage.play())
@@ -213,8 +228,8 @@ async def test_what_is_given_while_the_judge_works_is_heeded_at_once(stage: Stag
     else:
         playing, held = await resumed_at(stage, number)
     assert shown_of(stage.run).startswith(doing) or number == 2
-    at_once = [*HANDS_OFF, *(TO_SEARCH if number < 2 else ()), *(ABOUT_ATTEMPTS if number else ())]
-    later = [*(() if number else ABOUT_ATTEMPTS), *(TO_SEARCH if number == 2 else ()), BY_HAND]
+    at_once = [*HANDS_OFF, *(TO_SEARCH if number < 2 else ()), *(ABOUT_ATTEMPTS if number > 0 else ())]
+    later = [*(() if number > 0 else ABOUT_ATTEMPTS), *(TO_SEARCH if number == 2 else ()), BY_HAND]
     waiting = [give(stage.run.path, action) for action in later if number != 1]
     await all_answered(stage, [give(stage.run.path, action) for action in at_once], playing)
     assert not {command.id for command in waiting} & answered(stage).keys()
