@@ -294,7 +294,7 @@ def _plan_file(folder: Path) -> Path:
 async def test_what_is_typed_replaces_the_idea_that_is_offered(run: RunFolder) -> None:
     app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
+        await until(pilot, lambda: app.session.story.ended is not None and follows(app), "following the newest")
         for keys in (("x", "enter"), ("x", *"ab", "enter")):
             await press(pilot, *keys)
         assert not any(line.plain.startswith("left") for line in app.session.query_one("#money-body", Lines).lines)

@@ -78,7 +78,7 @@ async def test_whatever_the_editor_does_is_said_and_what_it_left_is_kept(
     app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
         session = app.session
-        await until(pilot, lambda: bool(session.story.waiting) and session.chosen is not None)
+        await until(pilot, lambda: session.plan.idea is not None)
         for script, said, kept in FAILS:
             editor(script)
             app.clear_notifications()
@@ -104,7 +104,7 @@ async def test_what_was_left_or_refused_is_offered_again_until_the_run_took_it(
     app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
         session = app.session
-        await until(pilot, lambda: bool(session.story.waiting) and session.chosen is not None)
+        await until(pilot, lambda: session.plan.idea is not None)
         editor('echo "// mine" >> "$1"')
         await press(pilot, "e")
         assert ASKED in shown(app)
@@ -203,6 +203,7 @@ def test_in_a_real_terminal_the_screen_comes_back_from_any_editor(
 
     try:
         sees(b"n", "Keys that came before")
+        sees(b"", "STOPPED")  # from now on it is known that no process works on the run
         comes_back(b"e", None, "can't be started")
         comes_back(b"e", "exit 1", "ended with 1")
         comes_back(b"E", "stty raw -echo; printf '\\033[?1049h'; kill -9 $$", "SIGKILL")

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from session_pilot import Noting, given, notified, press, shown, stub_run, until, write
+from session_pilot import Noting, follows, given, notified, press, shown, stub_run, until, write
 
 from app.session.meant import readings
 from memory.runs import RunFolder
@@ -48,7 +48,7 @@ def test_a_line_is_read_with_the_name_of_its_action_and_without(begun: str, writ
 async def test_a_line_that_was_emptied_and_written_anew_does_what_it_says(run: RunFolder) -> None:
     app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
+        await until(pilot, lambda: app.session.story.ended is not None and follows(app))
         line = app.session.write._line
         for key, text in (
             ("x", "UNROLL=77"),
@@ -82,7 +82,7 @@ async def test_a_line_that_was_emptied_and_written_anew_does_what_it_says(run: R
 async def test_a_forbid_that_meets_nothing_yet_says_so(run: RunFolder) -> None:
     app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: app.session.story.ended is not None and app.session.plan.chosen is not None)
+        await until(pilot, lambda: app.session.story.ended is not None and follows(app))
         await press(pilot, "x", "enter")
         assert not any("No plan so far" in text for text in notified(app))
         await press(pilot, "x", *"LANES=16", "enter")
