@@ -91,7 +91,7 @@ def test_all_that_a_person_did_is_told_in_order_with_time_and_iteration(tmp_path
         "hint", "withdraw", "model", "model", "edit", "pause", "ask", "export", "resume with",
     ]  # fmt: skip
     assert [deed.iteration for deed in done] == [2, 2, 3, 3, 3, 4, 1, 1, 1]
-    assert done[4].words == "a kernel by hand (wide) is a3: same, with LANES=64 as its text has it"
+    assert done[4].words == "a kernel by hand (wide) is a3: not told apart, with LANES=64 as its text has it"
     assert done[-1].words == "resumed with budgets.iterations 9"
     page = Page(render(write_events(make_run(tmp_path, attempts=4), *STEERED)))
     for expected in ("What the person did", "hint: rows <b>are short</b>", "exported a2 as sources"):
