@@ -18,7 +18,6 @@ from app.batch_summary import summarize_batch
 from app.cli import app
 from app.compare import compare, contender
 from app.compare_report import parts_of
-from app.compare_time import WorkTime
 from app.pages import rendered, style_source, style_text
 from app.plot_claim import claim
 from app.plot_frame import BROAD
@@ -238,18 +237,12 @@ def told(second: int, event: str = "iteration_ended", **fields: Any) -> dict[str
 START = 1_800_000_000  # 2027-01-15T08:00:00Z
 
 
-def test_pauses_between_processes_are_no_time_at_work() -> None:
-    at_work = WorkTime([told(0, "run_started"), told(30), told(600, "run_resumed"), told(620)])
-    assert at_work.total == 50
-    assert [at_work.at(START + s) for s in (-5, 0, 10, 30, 610)] == [None, 0, 10, 30, 40]
-    assert WorkTime([]).total == 0.0 and WorkTime([]).at(START) is None
-
-
 def test_a_contender_says_what_it_took_until_the_best(tmp_path: Path) -> None:
     paid = {"role": "coder", "model": "a:b", "input_tokens": 900, "output_tokens": 100, "dollars": 0.25}
     run = clocked(
         make_run(tmp_path),
         told(0, "run_started", models={"planner": "a:b", "coder": "c:d", "analyst": "a:b"}),
+        told(0, "iteration_started", iteration=1),
         told(5, "model_called", iteration=1, **paid),
         told(15, "model_called", iteration=21, **paid),
         told(60, "model_called", iteration=22, **paid),
