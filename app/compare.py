@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agents.models.costs import LedgerRow, ledger_of
 from app.claim import Claim
+from app.compare_hand import ByHand, by_hand_in
 from app.compare_time import WorkTime
 from app.played import models_of, short_models
 from app.report import baseline_name
@@ -85,6 +86,13 @@ class Contender(BaseModel):
     best_after_dollars: float | None = None
     best_after_unpriced_tokens: int = 0
     curve: tuple[Moment, ...] = ()
+    by_hand: ByHand = ByHand()
+    """What of it a person wrote."""
+
+    @property
+    def hand(self) -> str:
+        """Whether its best is a person's, in words; empty where it is the models'."""
+        return self.by_hand.words(self.best)
 
     @property
     def model(self) -> str:
@@ -102,7 +110,8 @@ class Contender(BaseModel):
 
 
 class ModelTally(BaseModel):
-    """All runs with the same models."""
+    """All runs with the same models. A person's kernels are no attempts of theirs, and a best that is one, or grew from
+    one, no gain of theirs; what the runs cost is counted whole."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -110,8 +119,10 @@ class ModelTally(BaseModel):
     runs: int
     solved: int
     """Runs with an accepted kernel."""
+    by_hand: int
+    """Runs whose best is a person's, or grew from a person's: they are in neither of the two means below."""
     speedup: float | None
-    """Geometric mean over those, of the baseline's time / the best's time."""
+    """Geometric mean over the other runs with an accepted kernel, of the baseline's time / the best's time."""
     gain: float | None
     """The same of the starting kernel's time; a run whose gain its last race did not confirm counts as 1."""
     attempts: int
@@ -192,6 +203,7 @@ def contender(run: RunFolder, letter: str = "A") -> Contender:
         corrections=total.corrections,
         elapsed=summary.elapsed if summary.elapsed is not None else at_work.total,
         device_seconds=sum(attempt.device_seconds for attempt in attempts),
+        by_hand=by_hand_in(attempts, summary.best),
         curve=tuple(_curve(attempts, refuted(run, attempts), at_work)),
         **{name: getattr(summary, name) for name in _OF_BEST},
         **reached,
@@ -244,14 +256,16 @@ def _tallies(contenders: Sequence[Contender]) -> Iterable[ModelTally]:
 
 def _tally(model: str, found: Sequence[Contender]) -> ModelTally:
     priced = [run.dollars for run in found if run.dollars is not None]
+    own = [run for run in found if run.by_hand.best is None]
     return ModelTally(
         model=model,
         runs=len(found),
-        solved=sum(run.best is not None for run in found),
-        speedup=_geomean(run.speedup for run in found),
-        gain=_geomean(run.counted_gain for run in found),
-        attempts=sum(run.attempts for run in found),
-        failed=sum(run.failed for run in found),
+        solved=sum(run.best is not None and run.accepted > run.by_hand.accepted for run in found),
+        by_hand=len(found) - len(own),
+        speedup=_geomean(run.speedup for run in own),
+        gain=_geomean(run.counted_gain for run in own),
+        attempts=sum(run.attempts - run.by_hand.attempts for run in found),
+        failed=sum(run.failed - run.by_hand.failed for run in found),
         tokens=sum(run.tokens for run in found),
         dollars=sum(priced) if priced else None,
         unpriced_tokens=sum(run.unpriced_tokens for run in found),
