@@ -109,8 +109,20 @@ def _decide(steering: Steering, _command: Command, action: acts.Approve | acts.E
         for hypothesis in action.hypotheses:
             if hypothesis.parent is not None:
                 steering.context.attempts.find(hypothesis.parent)
+            _require_settings(hypothesis.change, steering.context.models["coder"].candidates[0].name)
     about: About = {"decided": waiting, **_plain(steering, _command, action)}
     return about
+
+
+def _require_settings(change: str, coder: str) -> None:
+    """Raises WarpsmithError where a coder that is built in can't carry that out: the iteration would try nothing."""
+    from agents.models.builtin import can_carry_out
+
+    if coder.startswith(BUILT_IN) and not can_carry_out(change):
+        raise WarpsmithError(
+            f"{coder} can't carry this out: {change[:120]!r} names no setting, and it writes no code",
+            "Name settings, e.g. UNROLL=4 or -O2, or have a model play the coder.",
+        )
 
 
 def _attempt(steering: Steering, command: Command, action: acts.Pin | acts.Fork) -> About:

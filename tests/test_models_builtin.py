@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agents.models.base import Message, Reply, Request, ToolSpec
-from agents.models.builtin import Autotune
+from agents.models.builtin import Autotune, can_carry_out
 from agents.models.registry import UnknownModel, resolve
 from memory import ledger
 from memory.ledger import LedgerEntry
@@ -48,6 +48,14 @@ async def plan(
     assert reply.tool_calls[0].name == "propose"
     found: list[dict[str, Any]] = json.loads(reply.tool_calls[0].arguments)["hypotheses"]
     return found
+
+
+@pytest.mark.parametrize(
+    ("change", "can"),
+    [("BLOCK=16", True), ("try BLOCK=16 first", True), ("-O3", True), ("no flags", True), ("- use registers", False)],
+)
+def test_it_can_carry_out_settings_alone(change: str, can: bool) -> None:
+    assert can_carry_out(change) is can
 
 
 async def test_it_walks_the_whole_space_once_and_then_says_that_nothing_is_left() -> None:

@@ -136,6 +136,25 @@ async def test_a_plan_waits_and_is_approved_edited_or_rejected(stage: Stage) -> 
     assert [f["about"]["decided"] for f in told(stage)] == [1, 1, 2]
 
 
+async def test_an_edited_plan_that_the_tuner_cannot_carry_out_is_refused_and_waits_on(stage: Stage) -> None:
+    """The iteration would be used up with nothing tried."""
+    changes = ["put the rows into registers", "BLOCK=16"]
+
+    def decide(line: Any) -> None:
+        if line.event in ("plan_waits", "steer_refused"):
+            mine = Hypothesis.model_validate(hypothesis(changes.pop(0)))
+            give(stage.run.path, acts.EditPlan(hypotheses=(mine,)))
+
+    stage.script([proposal("first")], [judge(16), says("ok")], [reading("a1")])
+    stage.models["coder"].name = "builtin:autotune"
+    stage.events = Heard(decide)
+    outcome = await stage.play(iterations=1, settings={"approve": True})
+    assert outcome.iterations == 1 and not changes
+    (refused,) = told(stage, "steer_refused")
+    assert "builtin:autotune can't carry this out: 'put the rows into registers'" in refused["message"]
+    assert [f["about"]["decided"] for f in told(stage)] == [1]
+
+
 class Heard(list[Any]):
     """Events, with something that listens."""
 

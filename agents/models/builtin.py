@@ -33,8 +33,16 @@ _SAMPLE = re.compile(r"^You are coder (\d+) of \d+ ", re.MULTILINE)
 _FORBIDDEN = re.compile(r"^The user forbids this idea, whoever proposed it: (.+)$", re.MULTILINE)
 _DEFINE = re.compile(r"^(\w+)=(\S+)$")
 _NO_FLAGS = "(none)"
+_UNSET = "no flags"
+"""A point without any setting, in words."""
 BROKEN = 4
 """Configurations of one source that do not compile, after which no other is tried."""
+
+
+def can_carry_out(change: str) -> bool:
+    """Whether these words hold settings, which are all that the tuner reads of them."""
+    assignment = _read(change)
+    return bool(assignment.defines or assignment.flags) or change.strip() == _UNSET
 
 
 class Autotune:
@@ -94,7 +102,7 @@ class _Search:
 
     def words(self, assignment: Assignment) -> str:
         defines = (f"{name}={value}" for name, value in assignment.defines.items())
-        return " ".join([*defines, *self.others, *assignment.flags]) or "no flags"
+        return " ".join([*defines, *self.others, *assignment.flags]) or _UNSET
 
 
 def _search(prompt: str, parent: str | None = None) -> _Search | None:
