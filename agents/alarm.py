@@ -10,17 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from agents.control import Control
-from agents.limits import Clock
+from agents.limits import GRACE, Clock, lets_go_at
 from agents.models.failover import Lineup
 from agents.settings import Role
-
-GRACE: Final = 60.0
-"""Seconds from one step to the next."""
-SHARE: Final = 0.1
-"""Of the budget, that the first step waits longer."""
 
 
 class Alarm:
@@ -40,7 +34,7 @@ class Alarm:
     def set(self, wall_time: float | None) -> None:
         """The time budget in seconds, None is no bound. Again whenever it changed, or the clock stood still."""
         self.stop()
-        first = 0.0 if wall_time is None else (1 + SHARE) * wall_time + GRACE
+        first = 0.0 if wall_time is None else lets_go_at(wall_time)
         if not self._taken or self._clock.elapsed < first:
             self._taken, self._due = 0, first
         if wall_time is not None:

@@ -78,6 +78,17 @@ STOP_WORDS: dict[StopReason, str] = {
 }
 
 
+GRACE: Final = 60.0
+"""Seconds from one step to the next by which a run ends in which something hangs (`agents.alarm`)."""
+SHARE: Final = 0.1
+"""Of the time budget, that the first step waits longer."""
+
+
+def lets_go_at(wall_time: float) -> float:
+    """Seconds at work after which a call that hangs is let go, under a time budget of so many."""
+    return (1 + SHARE) * wall_time + GRACE
+
+
 def limits_of(budgets: Budgets) -> dict[Budget, float | None]:
     """None is no bound."""
     return {

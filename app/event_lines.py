@@ -111,6 +111,12 @@ def workloads(f: Fields) -> list[str]:
     ]
 
 
+def attempts_in(f: Fields) -> str:
+    """How many there were, in words."""
+    count = f.get("attempts")
+    return f"{count} attempt{'' if count == 1 else 's'}"
+
+
 def stop_reason(f: Fields) -> str:
     """Why a run ends, in words, with what it was told beside it."""
     words = next((words for reason, words in STOP_WORDS.items() if reason == f.get("reason")), str(f.get("reason")))
@@ -198,7 +204,7 @@ _AMOUNTS: dict[str, Callable[[float], str]] = {
 """How a budget is written; the others are counts."""
 _LINES: dict[str, Callable[[Fields], str]] = {
     "run_started": lambda f: f"run {f.get('run')}: opening the task, measuring the machine and the baseline",
-    "run_resumed": lambda f: f"run {f.get('run')} goes on after {f.get('attempts')} attempts: opening the task again",
+    "run_resumed": lambda f: f"run {f.get('run')} goes on after {attempts_in(f)}: opening the task again",
     "task_opened": _opened_line,
     "attempt_judged": attempt_line,
     "iteration_ended": _iteration_line,

@@ -13,7 +13,7 @@ from agents.event_line import BOUND
 from agents.event_schema import upgraded
 from agents.events import Event
 from app.claim import told_claim
-from app.event_lines import FAULT_WORDS, Fields, bound_words, gain_words, line, number, stop_reason
+from app.event_lines import FAULT_WORDS, Fields, attempts_in, bound_words, gain_words, line, number, stop_reason
 from app.plain import one_line
 from app.quantities import duration, money, percent, span, times, tokens
 
@@ -90,7 +90,7 @@ def _resumed(f: Fields) -> str:
         if isinstance(changes, dict)
         else ""
     )
-    return f"another process goes on with the run, after {f.get('attempts')} attempts{told}"
+    return f"another process goes on with the run, after {attempts_in(f)}{told}"
 
 
 def _hypothesis(f: Fields) -> str:
@@ -145,8 +145,7 @@ def _ended(f: Fields) -> str:
     if best is not None:
         fast = f"{duration(number(figures, 'seconds'))}, {times(number(figures, 'speedup'))} against the baseline"
         reached = f"; best {best}, {fast}, {where}{_against_start(last)}"
-    made = f"{f.get('attempts')} attempt{'' if f.get('attempts') == 1 else 's'}"
-    return f"the run ended: {stop_reason(f)}; {made}, {f.get('kept')} kept{reached}"
+    return f"the run ended: {stop_reason(f)}; {attempts_in(f)}, {f.get('kept')} kept{reached}"
 
 
 def _against_start(last: JsonValue) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from agents import steering_actions as acts
-from agents.alarm import GRACE
 from agents.control import Control
 from agents.events import Event
+from agents.limits import GRACE
 from agents.models.retry import Stopping
 from agents.settings import ROLES, Budgets, Role, RunSettings
 from agents.steering_box import give

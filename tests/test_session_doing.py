@@ -9,19 +9,27 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from session_pilot import PATIENCE, started, until
+from session_pilot import PATIENCE, seconds_of, started, until
+from stub_executor import TASK, StubExecutor
 
 from agents.events import Event
+from agents.settings import Budgets, RunSettings
 from agents.steering_actions import EditKernel, Fork, Hint
 from agents.steering_box import give
 from app import live
+from app.configuration import Asked, configure
 from app.doing import Doing
+from app.event_lines import line
+from app.log_lines import log_line
+from app.optimize import Prepared
 from app.quantities import span
 from app.session.app import SessionApp
+from app.session.driver import Driver
 from app.session.headline import headline
 from app.session.lines import Lines, folded
 from app.session.money import money_lines
 from app.session.story import Story
+from memory.runs import RunFolder
 
 MODELS = {"planner": "local:mini", "coder": "local:mini", "analyst": "builtin:autotune"}
 BUDGETS: dict[str, Any] = {"iterations": 10, "wall_time": 600.0, "dollars": None, "tokens": None}
@@ -129,3 +137,44 @@ async def test_what_was_given_stands_in_pane_5_until_it_is_heeded(tmp_path: Path
 def test_what_is_set_in_stays_so_when_it_is_folded() -> None:
     rows = [line.plain for line in folded("for (;;) {\n    x = 1;\n}\n" + " " * 90 + "far", 20)]
     assert rows == ["for (;;) {", "    x = 1;", "}", " " * 10 + "far"]
+
+
+def test_of_a_run_that_no_process_works_on_no_activity_is_told() -> None:
+    told = story(ITERATION)
+    told.see(at_work=False)
+    line = headline(told, 400, told.now(AT_SECONDS + 40)).plain
+    assert "STOPPED" in line and "waiting for" not in line and "waiting for" not in told.idle
+    told.see(at_work=True)
+    assert told.now(AT_SECONDS + 40) == "planner: waiting for local:mini, 40 s"
+
+
+def test_past_the_time_limit_it_is_said_when_a_hanging_call_is_let_go() -> None:
+    told = story(ITERATION)
+
+    def says(elapsed: float) -> str:
+        return " ".join(line.plain for line in money_lines(told, 80, elapsed))
+
+    assert "over" not in says(600.0)
+    assert f"over; a hanging call is let go in {span(20.0)}" in says(700.0)
+    assert "let go now" in says(800.0)
+    told.see(at_work=False)
+    assert "let go" not in says(700.0)
+
+
+async def test_the_report_is_there_once_the_run_ended_also_before_the_session_is_left(tmp_path: Path) -> None:
+    settings = RunSettings(budgets=Budgets(iterations=1, near_limit=None))
+    asked = Prepared(TASK, settings, StubExecutor(seconds_of), configure(Asked(), {}, tmp_path), {})
+    driver = Driver(asked, RunFolder.create(tmp_path / "runs", "stub", {}))
+    driver.start()
+    app = SessionApp(driver.run, driver)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.session.story.ended is not None and not driver.is_alive)
+        assert "</html>" in (driver.run.path / "report.html").read_text()
+    assert driver.error is None
+
+
+@pytest.mark.parametrize(("count", "words"), [(0, "0 attempts"), (1, "1 attempt"), (2, "2 attempts")])
+def test_attempts_are_counted_in_words_as_many_as_they_are(count: int, words: str) -> None:
+    fields = {"run": "r", "attempts": count, "changes": {}}
+    assert f"after {words}: opening" in line(Event(event="run_resumed", fields=fields))
+    assert log_line({"event": "run_resumed", **fields}).endswith(f"after {words}")

@@ -20,7 +20,7 @@ from tests.halting_server import Halting
     ("keys", "said", "handed"),
     [
         ("qyq", ("then the run ends", "q again drops it and ends the run"), False),
-        ("dyq", ("takes the run over", "q again drops it and hands the run over", "Neither ends"), True),
+        ("dyq", ("takes the run over", "q again drops it and hands the run over", "Either way the run goes on"), True),
         ("dyd", ("takes the run over", "d or q again drops it and hands the run over"), True),
     ],
 )

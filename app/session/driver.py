@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agents.control import Control
 from agents.events import OnEvent
 from app.driving import to_its_end
 from app.optimize import Prepared
+from app.report import write_report
+from memory.files import RunFolderError
 from memory.runs import RunFolder
 
 
@@ -77,3 +80,6 @@ class Driver:
                 changes=None,
                 given_up=lambda: self._is_to_stop,
             )
+            if not self._is_to_stop:  # who leaves gets it with the summary, and one that is handed over goes on
+                with suppress(RunFolderError):  # what is wrong is said with the summary
+                    write_report(RunFolder(self.run.path))

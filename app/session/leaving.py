@@ -23,7 +23,8 @@ ENDS: Final = Leaving(
 )
 GOES_ON: Final = Leaving(
     "The model call or measurement that goes on is finished first, then a background process takes the run over.",
-    "d or q again drops it and hands the run over at once: it is done anew there. Neither ends the run.",
+    "d or q again drops it and hands the run over at once: it is done anew there. "
+    "Either way the run goes on: its log tells of an end here, then of the process that goes on.",
     "Hands over once this is finished. q again: drop it, and hand over at once",
     "What went on is dropped: the run is handed over now, and goes on in the background.",
 )

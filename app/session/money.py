@@ -6,6 +6,7 @@ from typing import Final
 
 from rich.text import Text
 
+from agents.limits import lets_go_at
 from agents.steering_deeds import BUILT_IN
 from app.bill import Bill
 from app.quantities import money, span, tokens
@@ -54,10 +55,18 @@ def _budgets(story: Story, width: int, elapsed: float) -> list[Text]:
         if limit:
             most = money(limit) if name == "money" else say(limit)
             lines += labelled(name, f"{bar(spent / limit, 16)} {say(spent)} of {most}", width)
+            if name == "time" and story.state == "running" and limit < spent:
+                lines += labelled("", _over(limit, spent), width)
     if story.time_left is not None and story.ended is None:
         lines += labelled("left", f"about {span(story.time_left)}", width)
     free = ", ".join(f"{name} {say(spent)}" for name, spent, limit, say in used if not limit)
     return lines + (labelled("no limit", free, width) if free else [])
+
+
+def _over(wall_time: float, elapsed: float) -> str:
+    """What comes of a call that goes on past the time budget; both in seconds."""
+    left = lets_go_at(wall_time) - elapsed
+    return f"over; a hanging call is let go {f'in {span(left)}' if left >= 1 else 'now'}"
 
 
 def _money(bill: Bill) -> str:

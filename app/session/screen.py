@@ -222,7 +222,7 @@ class SessionScreen(Wheel, Prompt):
     def _tell_doing(self) -> None:
         """What goes on now, and for how long."""
         story, width = self.story, self.size.width
-        doing = story.ended or story.now(wall_clock())
+        doing = story.now(wall_clock())
         told = headline(story, width, doing)
         if told != self._headline:
             self._headline = told

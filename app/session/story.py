@@ -26,6 +26,8 @@ from app.session.tried import Idea, Tried
 
 _ANOTHER_VERSION: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 """What comes of a field that is not there, or holds something else."""
+NOBODY_AT_WORK: Final = "no process works on it"
+"""What goes on in a run that is gone."""
 
 
 @dataclass
@@ -103,7 +105,9 @@ class Story:
     @property
     def idle(self) -> str:
         """What is said where something that was tried would stand."""
-        return "reading what happened so far" if self.is_behind else self.ended or self.doing
+        if self.is_behind:
+            return "reading what happened so far"
+        return NOBODY_AT_WORK if self.is_gone else self.ended or self.doing
 
     @property
     def state(self) -> str:
@@ -136,8 +140,8 @@ class Story:
             self.doing = while_spoken(self.doing, role)
 
     def now(self, moment: float) -> str:
-        """What it does at that second of the clock, and for how long."""
-        if self.is_behind:
+        """What it does at that second of the clock, and for how long; what it came to, once it does nothing."""
+        if self.is_behind or self.is_gone or self.ended is not None:
             return self.idle
         at_work = self.since is not None and self.state in ("running", "ending")
         return timed(self.doing, moment - (self.since or 0.0)) if at_work else self.doing
