@@ -12,6 +12,7 @@ from agents.last_measurement import LastMeasurement
 from agents.limits import STOP_WORDS, StopReason
 from agents.pausing import paused_in
 from app.claim import Claim, claim_of, start_of
+from app.end_words import end_words
 from app.go_on import RAISES, how_to_go_on
 from app.serve.waiting import waits_for
 from app.spending import Spending, spending_of
@@ -157,7 +158,7 @@ def summarize(run: RunFolder) -> Summary:
         "task": task_name(run),
         "state": state,
         "reason": known,
-        "reason_words": (STOP_WORDS[known] if known else "") + waits,
+        "reason_words": (end_words(known, run.events) if known else "") + waits,
         "standing": "" if outcome else _standing(run, at_work),
         "iterations": outcome.get("iterations"),
         "elapsed": outcome.get("elapsed"),

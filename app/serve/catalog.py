@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from agents.batch_queue import BATCH_NAME, QUEUE_NAME, BatchFolder
 from agents.last_measurement import LastMeasurement, told_of
 from agents.limits import STOP_WORDS
 from app.claim import claim_of, start_of
+from app.end_words import end_words
 from app.played import models_of, short_models
 from app.serve.problems import NotThere
 from app.serve.waiting import waits_for
@@ -202,7 +203,7 @@ def _glance(path: Path, href: str, state: State) -> RunGlance:
             name=shown(path.name),
             href=href,
             state=state,
-            words=_end_of(outcome) if outcome else waits_for(events) if state == "live" else "",
+            words=_end_of(outcome, events) if outcome else waits_for(events) if state == "live" else "",
             task=task_name(run),
             models=short_models(models_of(config, events)),
             **_progress(events),
@@ -213,8 +214,9 @@ def _glance(path: Path, href: str, state: State) -> RunGlance:
         return RunGlance(name=shown(path.name), href=href, state="damaged", words=words)
 
 
-def _end_of(outcome: Json) -> str:
-    return next((words for reason, words in STOP_WORDS.items() if reason == outcome.get("reason")), "")
+def _end_of(outcome: Json, events: Sequence[Json]) -> str:
+    known = next((reason for reason in STOP_WORDS if reason == outcome.get("reason")), None)
+    return "" if known is None else end_words(known, lambda: events)
 
 
 def last_events(path: Path) -> Iterator[Json]:
