@@ -22,6 +22,8 @@ class Control:
 
     def __init__(self) -> None:
         self.reason: StopReason | None = None
+        self.message: str | None = None
+        """More of why a person ended the run, in words."""
         self.steps = RunControl()
         self.stopping = Stopping()
         self.at_work = False
@@ -53,7 +55,7 @@ class Control:
 
     def renew(self) -> None:
         """For another run in the same process, after one that ended."""
-        self.reason, self.steps, self.stopping = None, RunControl(), Stopping()
+        self.reason, self.message, self.steps, self.stopping = None, None, RunControl(), Stopping()
 
     def use(self, role: Role, spec: str, *fallback: str, address: str | None = None) -> None:
         """From its next call on another model plays `role`; it gets the whole history. The settings stay as they are:

@@ -280,6 +280,7 @@ class Course:
             speedup=None if winner is None else winner.speedup,
             elapsed=outcome.elapsed,
             **told_of(outcome.final),
+            **({"message": self.control.message} if reason == "user" and self.control.message else {}),
         )
         return outcome
 

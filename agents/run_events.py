@@ -277,6 +277,8 @@ class RunEnded(Line):
     last: LastMeasurement | None = None
     """The best measured afresh, which the figures above are not: `seconds`, `share_of_limit`, `speedup`, and the `race`
     with the starting kernel (`decision`, `ratio`, `low`, `high`, `confidence`). Absent when it was not taken."""
+    message: str | None = None
+    """More of the reason `user`: that the run was handed over to another process. Absent otherwise."""
 
 
 class RunPaused(Line):

@@ -10,6 +10,7 @@ from stub_executor import TASK, StubExecutor
 
 from agents.settings import Budgets, Models, RunSettings
 from app.configuration import Asked, configure
+from app.log_lines import log_line
 from app.optimize import Prepared
 from app.session.driver import Driver
 from memory.runs import RunFolder
@@ -49,4 +50,5 @@ async def test_the_second_key_does_what_the_first_one_said(
         await model.all_left()
     driver.join(PATIENCE)
     assert driver.error is None and taken == ([driver.run] if handed else [])
-    assert RunFolder(driver.run.path).events()[-1]["event"] == "run_ended"
+    end = RunFolder(driver.run.path).events()[-1]
+    assert end["event"] == "run_ended" and ("handed over" in log_line(end)) is handed

@@ -41,10 +41,11 @@ class Driver:
     def is_alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def stop(self, at_once: bool = False) -> None:
+    def stop(self, at_once: bool = False, why: str | None = None) -> None:
         """End the run in order when the call that goes on is finished, or at once; what was found is kept. A run that
-        waits at its limit waits no longer."""
+        waits at its limit waits no longer. why: what its end is to say beside that a person stopped it."""
         self._is_to_stop = True
+        self._control.message = why or self._control.message
         if self._loop is not None and self.is_alive:
             how = (lambda: self._control.stop("user", 0.0)) if at_once else (lambda: self._control.finish("user"))
             try:

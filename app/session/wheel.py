@@ -251,7 +251,7 @@ class Wheel(ByHand):
         self.leaving, self._words = leave, words
         self.notify(f"{words.first} {words.again}", markup=False, timeout=30)
         self.tell_leaving(words.line)
-        driver.stop()
+        driver.stop(why=words.why)
 
     def _leave_at_once(self, driver: Driver) -> None:
         self.notify(self._words.at_once, markup=False, timeout=30)
