@@ -99,24 +99,20 @@ def _state(run: RunFolder, attempts: Sequence[Attempt]) -> str:
     for attempt in attempts:
         counts[attempt.outcome] = counts.get(attempt.outcome, 0) + 1
     tally = ", ".join(f"{number} {outcome_words(outcome)}" for outcome, number in counts.items()) or "none"
-    head = f"{_counted(attempts)}: {tally}."
+    head = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}: {tally}."
     return head if best is None else f"{head} The best is {_told(run, run.attempt(best))}"
-
-
-def _counted(attempts: Sequence[Attempt]) -> str:
-    return f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}"
 
 
 def _failures(_run: RunFolder, attempts: Sequence[Attempt]) -> str:
     failed = [a for a in attempts if a.outcome in ("rejected", "unjudged")]
     lines = [f"{a.id}: {a.note} ({_change(a)})" for a in failed[-_SHOWN:]]
-    return "\n".join([f"{len(failed)} of {_counted(attempts)} failed.", *lines])
+    return "\n".join([f"{len(failed)} of {len(attempts)} attempts failed.", *lines])
 
 
 def _gains(run: RunFolder, attempts: Sequence[Attempt]) -> str:
     kept = [a for a in attempts if a.outcome == "kept"]
     lines = [_told(run, attempt) for attempt in kept[-_SHOWN:]]
-    return "\n".join([f"{len(kept)} of {_counted(attempts)} were kept.", *lines])
+    return "\n".join([f"{len(kept)} of {len(attempts)} attempts were kept.", *lines])
 
 
 def _bounds(run: RunFolder, _attempts: Sequence[Attempt]) -> str:
