@@ -15,6 +15,7 @@ from agents import steering_actions as acts
 from agents.models.base import ModelError
 from agents.models.connections import NoAddress, NoProvider, is_address
 from agents.settings import ROLES, RunSettings
+from agents.settings_in_words import names_settings
 from agents.steering_actions import Action, Command, EditKernel
 from agents.steering_fork import fork_run
 from agents.steering_limits import about_limits, with_limits
@@ -116,9 +117,7 @@ def _decide(steering: Steering, _command: Command, action: acts.Approve | acts.E
 
 def _require_settings(change: str, coder: str) -> None:
     """Raises WarpsmithError where a coder that is built in can't carry that out: the iteration would try nothing."""
-    from agents.models.builtin import can_carry_out
-
-    if coder.startswith(BUILT_IN) and not can_carry_out(change):
+    if coder.startswith(BUILT_IN) and not names_settings(change):
         raise WarpsmithError(
             f"{coder} can't carry this out: {change[:120]!r} names no setting, and it writes no code",
             "Name settings, e.g. UNROLL=4 or -O2, or have a model play the coder.",

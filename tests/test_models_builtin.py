@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from agents.models.base import Message, Reply, Request, ToolSpec
-from agents.models.builtin import Autotune, can_carry_out
+from agents.models.builtin import Autotune
 from agents.models.registry import UnknownModel, resolve
+from agents.settings_in_words import names_settings
 from memory import ledger
 from memory.ledger import LedgerEntry
 
@@ -54,8 +55,8 @@ async def plan(
     ("change", "can"),
     [("BLOCK=16", True), ("try BLOCK=16 first", True), ("-O3", True), ("no flags", True), ("- use registers", False)],
 )
-def test_it_can_carry_out_settings_alone(change: str, can: bool) -> None:
-    assert can_carry_out(change) is can
+def test_it_names_settings_settings_alone(change: str, can: bool) -> None:
+    assert names_settings(change) is can
 
 
 async def test_it_walks_the_whole_space_once_and_then_says_that_nothing_is_left() -> None:

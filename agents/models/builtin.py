@@ -19,6 +19,7 @@ from pydantic import JsonValue
 
 from agents.ideas import forbids
 from agents.models.base import Dialect, Message, OnText, Reply, Request, ToolCall, Usage
+from agents.settings_in_words import UNSET, settings_in
 from memory import ledger
 from memory.ledger import LedgerEntry
 from tools.space import Assignment, Space, suggest
@@ -31,18 +32,9 @@ _JUDGED = re.compile(r"^Iteration \d+ judged (.+)\.$", re.MULTILINE)
 _NEW_BEST = re.compile(r"^New best: (a\d+)\.$", re.MULTILINE)
 _SAMPLE = re.compile(r"^You are coder (\d+) of \d+ ", re.MULTILINE)
 _FORBIDDEN = re.compile(r"^The user forbids this idea, whoever proposed it: (.+)$", re.MULTILINE)
-_DEFINE = re.compile(r"^(\w+)=(\S+)$")
 _NO_FLAGS = "(none)"
-_UNSET = "no flags"
-"""A point without any setting, in words."""
 BROKEN = 4
 """Configurations of one source that do not compile, after which no other is tried."""
-
-
-def can_carry_out(change: str) -> bool:
-    """Whether these words hold settings, which are all that the tuner reads of them."""
-    assignment = _read(change)
-    return bool(assignment.defines or assignment.flags) or change.strip() == _UNSET
 
 
 class Autotune:
@@ -102,7 +94,7 @@ class _Search:
 
     def words(self, assignment: Assignment) -> str:
         defines = (f"{name}={value}" for name, value in assignment.defines.items())
-        return " ".join([*defines, *self.others, *assignment.flags]) or _UNSET
+        return " ".join([*defines, *self.others, *assignment.flags]) or UNSET
 
 
 def _search(prompt: str, parent: str | None = None) -> _Search | None:
@@ -113,11 +105,11 @@ def _search(prompt: str, parent: str | None = None) -> _Search | None:
         return None
     entries, space = ledger.parse(prompt), _space(found[2])
     now = next((entry.change for entry in entries if entry.attempt == found[1]), "")
-    others = [flag for flag in _read(now).flags if not any(flag in a for group in space.flags for a in group)]
+    others = [flag for flag in settings_in(now).flags if not any(flag in a for group in space.flags for a in group)]
     family = _family(entries, found[1])
     if len(family) >= BROKEN and all(entry.note.startswith("build: compile_error") for entry in family):
         return None
-    seen = [(_normal(space, _read(entry.change)), entry.seconds) for entry in family]
+    seen = [(_normal(space, settings_in(entry.change)), entry.seconds) for entry in family]
     typical = median([seconds for _, seconds in seen if seconds is not None] or [1.0])
     return _Search(found[1], space, others, seen, typical, _FORBIDDEN.findall(prompt))
 
@@ -137,7 +129,7 @@ def _plan(prompt: str, seed: int, refused: Sequence[Sequence[str]] = ()) -> list
     """
     search, most = _search(prompt), _MOST.search(prompt)
     if search is not None:
-        alone = [_read(plan[0]) for plan in refused if len(plan) == 1]
+        alone = [settings_in(plan[0]) for plan in refused if len(plan) == 1]
         search.seen += [(_normal(search.space, assignment), None) for assignment in alone]
     hypotheses: list[JsonValue] = []
     for _ in range(int(most[1]) if most and not refused else 1):
@@ -163,7 +155,7 @@ def _code(prompt: str, seed: int) -> Reply:
     words = order.get("Change", "")
     if drawn is not None:
         words = _sample(prompt, order.get("Parent"), words, int(drawn[1]), seed)
-    assignment = _read(words)
+    assignment = settings_in(words)
     candidate: dict[str, JsonValue] = {
         "base": order.get("Parent"),
         "defines": dict(assignment.defines),
@@ -178,7 +170,7 @@ def _sample(prompt: str, parent: str | None, words: str, number: int, seed: int)
     search = _search(prompt, parent)
     if search is None:
         return words
-    search.seen.append((_normal(search.space, _read(words)), search.typical))
+    search.seen.append((_normal(search.space, settings_in(words)), search.typical))
     suggested = words
     for _ in range(number - 1):
         assignment = search.next(seed + crc32(words.encode()))
@@ -228,13 +220,6 @@ def _space(section: str) -> Space:
 
 def _flags(words: str) -> tuple[str, ...]:
     return () if words == _NO_FLAGS else tuple(words.split())
-
-
-def _read(change: str) -> Assignment:
-    """The settings among the words of a ledger line's change."""
-    words = change.split()
-    defines = {found[1]: found[2] for word in words if (found := _DEFINE.match(word))}
-    return Assignment(defines=defines, flags=tuple(word for word in words if word.startswith("-") and len(word) > 1))
 
 
 def _normal(space: Space, assignment: Assignment) -> Assignment:
