@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from session_pilot import press, resized, settled, shown, stub_run, until
+from session_terminal import Watched
 from test_session_doing import BEGUN, ITERATION, MODELS, story
 
 from agents.events import Journal
@@ -180,3 +181,15 @@ def test_what_was_spent_is_true_of_who_plays(planner: str) -> None:
     said = " ".join(plain(told))
     assert ("built-in tuner asks no provider" in said) is (planner == "builtin:autotune")
     assert ("nothing yet: no provider has answered" in said) is (planner == "mb:human")
+
+
+def test_the_screen_is_as_large_as_its_terminal_whatever_the_environment_says(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
+    terminal = Watched(run)
+    try:
+        terminal.send(b"", until=lambda screen: "2 kernel: a4" in screen)
+    finally:
+        terminal.process.kill()

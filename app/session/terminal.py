@@ -62,10 +62,18 @@ def shorten_escape() -> None:
 
 
 class Keys(LinuxDriver):
-    """As in Textual, but that an escape's wait is over when it is over, and that each key knows with what it came."""
+    """As in Textual, but that an escape's wait is over when it is over, that each key knows with what it came, and that
+    the screen is as large as the terminal is: the environment may hold what another one once was."""
 
     _burst = Burst()
     _read_at = 0.0
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        with suppress(OSError):
+            found = os.get_terminal_size(self.fileno)
+            if found.columns and found.lines:
+                return found
+        return super()._get_terminal_size()
 
     def run_input_thread(self) -> None:
         parser = XTermParser(self._debug)
