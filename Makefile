@@ -16,7 +16,7 @@ DEMO ?= examples/softmax
 help: ## list every command
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.runtime ## set up, then make one example faster and show how (under 3 minutes on 2 cores)
+demo: $(VENV)/.runtime ## set up, then make one example faster and show how (about 3 minutes on 2 cores)
 	@$(BIN)/warpsmith optimize $(DEMO) --wall-time 75s
 
 test: $(VENV)/.dev ## set up with the development tools and run the tests
