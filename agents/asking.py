@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypedDict
+from typing import TypedDict
 
 from pydantic import JsonValue
 
@@ -22,14 +22,12 @@ from agents.models.failover import Candidate, Change, Voice, Why, learnt_window
 from agents.models.money import BudgetSpent, prompt_tokens
 from agents.models.parting import CHOSEN, Parted
 from agents.models.retry import Patience, Tried, persist
+from agents.models.spec import is_built_in
 from agents.repairs import Case
 from agents.room import observe
 from agents.seat import Seat
 from agents.told import COSTLY
 from memory.tokens import TokenCounter
-
-IN_PROCESS: Final = "builtin:"
-"""Models that nobody waits for."""
 
 
 class Asked(TypedDict):
@@ -199,7 +197,7 @@ class _Clerk:
     def _tell_of_turn(self) -> None:
         """Who is waited for, once a turn in each process: nothing else tells it before the first reply."""
         context, turn = self.seat.context, where().get("turn")
-        if isinstance(turn, str) and turn not in context.turns and not self.model.startswith(IN_PROCESS):
+        if isinstance(turn, str) and turn not in context.turns and not is_built_in(self.model):
             context.turns.add(turn)
             context.journal.tell(
                 "turn_started", role=self.seat.role, iteration=self.seat.iteration, turn=turn, model=self.model

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from agents import nearing, reflection, sections
 from agents.limits import BUDGET_WORDS
 from agents.models.base import Message
+from agents.models.spec import is_built_in
 from agents.past import Past
 from agents.room import Room
 from agents.seat import Seat
@@ -122,7 +123,7 @@ def past_of(seat: Seat) -> Past:
 def _body(seat: Seat, past: Past, room: Room, kernels: Sequence[Section], recent: bool = True) -> list[Section]:
     """Hints, ledger, kernels and the newest: the part that all roles share."""
     share = int(room.budget * sections.SHARE_OF_LEDGER)
-    closed, newest = sections.ledger(past, share, room.counter, whole=room.model.startswith("builtin:"))
+    closed, newest = sections.ledger(past, share, room.counter, whole=is_built_in(room.model))
     details = sections.recent(seat.context, past) if recent else []
     return [sections.hints(past), closed, *kernels, newest, *details]
 

@@ -13,7 +13,7 @@ from agents.models.connections import Connections
 from agents.models.failover import Candidate, Lineup, Rests
 from agents.models.money import Paid, Purse
 from agents.models.registry import LOCAL, resolve
-from agents.models.spec import parse_spec
+from agents.models.spec import is_built_in, parse_spec
 from agents.secrets import Scrubber
 from agents.settings import ROLES, Role, RunSettings
 from memory.calibration import bound_of
@@ -120,7 +120,7 @@ class Casting:
 def refuse_without_start(task: TaskSource, settings: RunSettings) -> None:
     """KernelError when `builtin:autotune` has no starting kernel to tune."""
     named = [spec for role in ROLES for spec in settings.models.of(role)]
-    if settings.language not in task.start and any(spec.startswith("builtin:") for spec in named):
+    if settings.language not in task.start and any(is_built_in(spec) for spec in named):
         raise KernelError(
             f"the task {task.name} has no starting kernel in {settings.language}, and builtin:autotune only tunes one",
             "Pass one with --start, or name a model that writes code with --model.",

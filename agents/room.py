@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agents.models.base import Message, Request, ToolSpec, Usage
+from agents.models.spec import is_built_in
 from agents.seat import Seat
 from memory import compaction
 from memory.compaction import Spoken
@@ -50,7 +51,7 @@ def room_for(seat: Seat, specs: Sequence[ToolSpec], model: str, window: int, out
     """
     factor = seat.context.run.calibration.factor(seat.role, model, seat.iteration)
     tools = Corrected(COUNTER, factor).count("\n".join(spec.model_dump_json() for spec in specs))
-    most = window if model.startswith("builtin:") else min(seat.context.settings.context_tokens, window)
+    most = window if is_built_in(model) else min(seat.context.settings.context_tokens, window)
     reply = reply_room(seat, window, output)
     return Room(most - reply - tools, window, model, factor, tools, reply)
 

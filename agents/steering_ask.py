@@ -14,6 +14,7 @@ from agents import asking, briefing
 from agents.asking import Question
 from agents.models.base import ModelUnavailable, Reply, Request
 from agents.models.failover import Voice
+from agents.models.spec import is_built_in
 from agents.reflection import rates_of
 from agents.room import room_for
 from agents.seat import Seat
@@ -38,7 +39,7 @@ async def answer(context: Context, command: str, question: str, wishes: Wishes) 
     """The answer, and who gave it: the analyst's model, or `facts`."""
     facts = answer_from_facts(context.run, question)
     left = Voice(context.models["analyst"]).left()
-    if not left or left[0].name.startswith("builtin:"):
+    if not left or is_built_in(left[0].name):
         return facts, FACTS
     seat = Seat(context, "analyst", max(1, wishes.iteration), context.attempts.count, 0.0)
     try:

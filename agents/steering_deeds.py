@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from agents import steering_actions as acts
 from agents.models.base import ModelError
 from agents.models.connections import NoAddress, NoProvider, is_address
+from agents.models.spec import is_built_in
 from agents.settings import ROLES, RunSettings
 from agents.settings_in_words import names_settings
 from agents.steering_actions import Action, Command, EditKernel
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from agents.steering import Steering
 
 About = dict[str, JsonValue]
-BUILT_IN: Final = "builtin:"
-"""Models that read no hint."""
 
 
 def do(steering: Steering, command: Command, action: Action) -> About:
@@ -86,7 +85,7 @@ def _hint(steering: Steering, _command: Command, action: acts.Hint) -> About:
     if action.text not in context.run.standing_hints():
         context.run.add_hint(action.text, steering.wishes.hears)
     models = context.settings.models
-    reads = [role for role in ROLES if any(not spec.startswith(BUILT_IN) for spec in models.of(role))]
+    reads = [role for role in ROLES if any(not is_built_in(spec) for spec in models.of(role))]
     return {"text": action.text, "read_by": [*reads]}
 
 
@@ -117,7 +116,7 @@ def _decide(steering: Steering, _command: Command, action: acts.Approve | acts.E
 
 def _require_settings(change: str, coder: str) -> None:
     """Raises WarpsmithError where a coder that is built in can't carry that out: the iteration would try nothing."""
-    if coder.startswith(BUILT_IN) and not names_settings(change):
+    if is_built_in(coder) and not names_settings(change):
         raise WarpsmithError(
             f"{coder} can't carry this out: {change[:120]!r} names no setting, and it writes no code",
             "Name settings, e.g. UNROLL=4 or -O2, or have a model play the coder.",

@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from agents.models.spec import is_built_in
 from app.quantities import span
 
 WORTH_TELLING: Final = 3.0
 """Seconds that something takes until it is said how long it does."""
 _WAITS: Final = "waiting for "
 _ARE_OUT: Final = " are out"
-_ITSELF: Final = "builtin:"
-"""Models that are a part of this program: nothing is waited for."""
 
 
 def doing_after(kind: str, fields: Mapping[str, Any], models: Mapping[str, str]) -> str | None:
@@ -26,8 +25,8 @@ def doing_after(kind: str, fields: Mapping[str, Any], models: Mapping[str, str])
 
 
 def _waits(role: str, models: Mapping[str, str]) -> str | None:
-    model = models.get(role, _ITSELF)
-    return None if model.startswith(_ITSELF) else f"{role}: {_WAITS}{model}"
+    model = models.get(role)
+    return None if model is None or is_built_in(model) else f"{role}: {_WAITS}{model}"
 
 
 def _coder(f: Mapping[str, Any], models: Mapping[str, str]) -> str:
@@ -106,8 +105,8 @@ class Out:
             self._about(str(fields.get("turn")), moment if kind in _ASKED else None)
         else:
             return None
-        model, out = models.get("coder", _ITSELF), [*self._unnamed, *self._asked.values()]
-        if len(out) < 2 or model.startswith(_ITSELF):
+        model, out = models.get("coder"), [*self._unnamed, *self._asked.values()]
+        if len(out) < 2 or model is None or is_built_in(model):
             return None
         return f"coder: {len(out)} calls of {model}{_ARE_OUT}", min(out)
 

@@ -82,3 +82,8 @@ def _with_provider(written: str) -> str:
     if written in ("openai", "anthropic", "openai-chat", "builtin", "replay"):
         return f"Write {written}:{_example(written)}."
     return f"Write openai:{written}, anthropic:{written}, or openai-chat:{written} with --base-url for your own server."
+
+
+def is_built_in(name: str) -> bool:
+    """Whether that name is of a model that is a part of this program: it reads no hint, and nobody waits for it."""
+    return name.startswith("builtin:")

@@ -7,7 +7,7 @@ from typing import Final
 from rich.text import Text
 
 from agents.limits import lets_go_at
-from agents.steering_deeds import BUILT_IN
+from agents.models.spec import is_built_in
 from app.bill import Bill
 from app.quantities import money, span, tokens
 from app.session.lines import brief, folded
@@ -117,7 +117,7 @@ def _played(story: Story, width: int) -> list[Text]:
 
 
 def _nothing_spent(story: Story) -> str:
-    if all(model.startswith(BUILT_IN) for model in story.models.values()):
+    if all(is_built_in(model) for model in story.models.values()):
         return "nothing: the built-in tuner asks no provider"
     return "nothing yet: no provider has answered"
 
