@@ -1,7 +1,7 @@
 """Why evaluations of one kernel differ: what is kept the same from one measurement to the next, and how far they lie
 apart then. And how often a kernel that races against itself is called faster.
 
-    python -P tests/h200/spread_parts_on_gpu.py [worker process outputs code order itself]
+    python -P tests/h200/spread_parts_on_gpu.py [worker process wide outputs code order itself]
 
 Runs where warpsmith, PyCUDA, the CUDA toolkit and a GPU are; writes `spread_<section>.json` to $OUT (else ./out), with
 chip, driver and date, to be kept under tests/golden/h200/speed/.
@@ -32,9 +32,11 @@ from tools.targets.cuda import CudaTarget  # noqa: E402
 from tools.task import TaskSource, read_task  # noqa: E402
 
 SECTIONS = Sections()
-TIMES, RACES = 10, 8
+TIMES, RACES = 12, 10
 TERMS = Terms(seconds=0.2, least=24, most=120)
-Medians = dict[str, list[float]]
+Samples = dict[str, list[list[float]]]
+"""Of each workload, the times of the calls of each measurement."""
+WIDE = {"THREADS": "256", "VECTOR": "4"}
 
 
 def softmax() -> tuple[TaskSource, Kernel]:
@@ -43,30 +45,32 @@ def softmax() -> tuple[TaskSource, Kernel]:
 
 
 @contextmanager
-def ready() -> Iterator[tuple[Judge, Build]]:
+def ready(**defines: str) -> Iterator[tuple[Judge, Build]]:
     source, kernel = softmax()
     with open_task(source, "cuda") as judge:
-        yield judge, judge.build_variant(kernel, "release")
+        yield judge, judge.build_variant(kernel.model_copy(update={"defines": defines}), "release")
 
 
-def timed(judge: Judge, runner: Runner, found: Medians, order: Sequence[int] | None = None) -> None:
+def timed(judge: Judge, runner: Runner, found: Samples, order: Sequence[int] | None = None) -> None:
     """Add the median of some calls on each workload, in that order or a random one."""
     runner.drop_readings()
     race = Race(judge.content, [runner], Inspection(runner))
     race.warm_up(list(range(len(judge.names))))
     for workload in order or judge.shuffled_workloads():
         race.run(workload, TERMS)
-        found.setdefault(judge.names[workload], []).append(statistics.median(runner.seconds(workload)))
+        found.setdefault(judge.names[workload], []).append(runner.seconds(workload))
 
 
-def apart(found: Medians) -> Report:
-    shares = {name: (max(times) - min(times)) / statistics.median(times) for name, times in found.items()}
-    return {"seconds": found, "spread": shares}
+def apart(found: Samples) -> Report:
+    medians = {name: [statistics.median(times) for times in rows] for name, rows in found.items()}
+    shares = {name: (max(times) - min(times)) / statistics.median(times) for name, times in medians.items()}
+    deciles = {name: [statistics.quantiles(times, n=10) for times in rows] for name, rows in found.items()}
+    return {"seconds": medians, "spread": shares, "deciles": deciles}
 
 
 def in_workers(judge: Judge, build: Build, order: Sequence[int] | None = None) -> Report:
     """A new worker each time."""
-    found: Medians = {}
+    found: Samples = {}
     with judge.lock():
         for _ in range(TIMES):
             with judge.runner(build) as runner:
@@ -77,7 +81,7 @@ def in_workers(judge: Judge, build: Build, order: Sequence[int] | None = None) -
 @SECTIONS.section
 def worker() -> Report:
     """One worker, again and again: all is the same but the content."""
-    found: Medians = {}
+    found: Samples = {}
     with ready() as (judge, build), judge.lock(), judge.runner(build) as runner:
         for _ in range(TIMES):
             timed(judge, runner, found)
@@ -88,6 +92,13 @@ def worker() -> Report:
 def process() -> Report:
     """A new worker with new memory for its outputs each time, as evaluations have them."""
     with ready() as (judge, build):
+        return in_workers(judge, build)
+
+
+@SECTIONS.section
+def wide() -> Report:
+    """As `process`, of a kernel with more threads in a block and wider loads."""
+    with ready(**WIDE) as (judge, build):
         return in_workers(judge, build)
 
 
@@ -118,7 +129,7 @@ def outputs() -> Report:
 @SECTIONS.section
 def code() -> Report:
     """One worker that takes the same library in again and again: only where its code lies differs."""
-    found: Medians = {}
+    found: Samples = {}
     with ready() as (judge, build), judge.lock():
         shared = judge.shared_worker()
         assert shared is not None and build.library is not None
