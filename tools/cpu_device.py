@@ -61,7 +61,10 @@ class CpuDevice:
     def buffers(self, signature: Signature, signatures: Sequence[Signature]) -> WorkloadBuffers:
         return WorkloadBuffers(signature, signatures)
 
-    def worker(self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None) -> Worker:
+    def worker(
+        self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None, *, again: bool = False
+    ) -> Worker:
+        del again
         assert build.library is not None
         return Worker(build.library, buffers, WorkerLimits(omp_threads=omp_threads), self.sandbox)
 

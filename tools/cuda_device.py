@@ -123,11 +123,13 @@ class CudaDevice:
 
         return DeviceInputs(signature, signatures, 0, self._content)
 
-    def worker(self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None) -> Worker:
+    def worker(
+        self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None, *, again: bool = False
+    ) -> Worker:
         del omp_threads
         assert build.library is not None
         worker = self.shared_worker(buffers)
-        worker.load(build.library)
+        worker.load(build.library, placement=int(again))
         return worker
 
     def shared_worker(self, buffers: Sequence[WorkloadBuffers]) -> CudaWorker:

@@ -18,7 +18,7 @@ from tools.contract import Slot
 from tools.cuda_buffers import DeviceInputs, DeviceOutputs
 from tools.cuda_flush import ColdCache
 from tools.errors import InfrastructureError
-from tools.messages import CALLS_SHIFT, LOAD, REQUEST
+from tools.messages import CALLS_SHIFT, LOAD, PLACEMENT_SHIFT, REQUEST
 from tools.nvml import Clock, Monitor
 from tools.process import descendants
 from tools.sandbox import Confinement, Sandbox
@@ -103,18 +103,21 @@ class CudaWorker(Worker):
         self.clock: Clock | None = None
         """The multiprocessors' clock as the last answer came."""
         self.buffers = tuple(buffers)
+        self._placement = 0
         self._current: int | None = None
         """The kernel that calls go to."""
         super().__init__(self._inbox / KERNEL, buffers, LIMITS, host.sandbox)
 
-    def load(self, library: Path, number: int = 0) -> None:
+    def load(self, library: Path, number: int = 0, placement: int = 0) -> None:
         """Wait until it is up, and have it take this kernel in: it is ready for calls then. WorkerFailed when the
         library does not load, InfrastructureError when the worker did not start. Variants of one kernel, of which
-        nothing is believed but that they are worth a closer look, may share a worker by their numbers."""
+        nothing is believed but that they are worth a closer look, may share a worker by their numbers. The placement
+        is that of the arrays (`tools.cuda_memory`)."""
         try:
             if self._current is None:
                 self._come_up()
             shutil.copyfile(library, self._inbox / (f"{KERNEL}.{number}" if number else KERNEL))
+            self._placement = placement
             self._order(number)
         except BaseException:
             self.close()
@@ -135,7 +138,7 @@ class CudaWorker(Worker):
 
     def _order(self, number: int) -> None:
         paused = self._paused
-        self._send(REQUEST.pack(0, LOAD, number))
+        self._send(REQUEST.pack(0, LOAD, number | self._placement << PLACEMENT_SHIFT))
         if paused:
             self.resume()
         self._require_ready()

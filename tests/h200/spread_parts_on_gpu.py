@@ -1,19 +1,22 @@
 """Why evaluations of one kernel differ: what is kept the same from one measurement to the next, and how far they lie
 apart then. And how often a kernel that races against itself is called faster.
 
-    python -P tests/h200/spread_parts_on_gpu.py [worker process wide outputs code order itself]
+    python -P tests/h200/spread_parts_on_gpu.py [addresses worker process wide itself]
 
-Runs where warpsmith, PyCUDA, the CUDA toolkit and a GPU are; writes `spread_<section>.json` to $OUT (else ./out), with
-chip, driver and date, to be kept under tests/golden/h200/speed/.
+Runs where warpsmith, PyCUDA, the CUDA toolkit and a GPU are; writes `<section>.json` to $OUT (else ./out), with chip,
+driver and date, to be kept under tests/golden/h200/speed/.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,22 +24,22 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 from recording import Report, Sections, asked_of, each_run, machine, out_folder, parser_of, write  # noqa: E402
 
-from tools.buffers import OutputBuffers  # noqa: E402
-from tools.cuda_process import CudaWorker  # noqa: E402
+from tools.cuda_memory import PLACEMENTS  # noqa: E402
 from tools.judge import Judge, open_task  # noqa: E402
 from tools.race import Inspection, Race, Terms  # noqa: E402
 from tools.records import Accepted, Kernel  # noqa: E402
 from tools.runner import Runner  # noqa: E402
 from tools.targets.base import Build  # noqa: E402
 from tools.targets.cuda import CudaTarget  # noqa: E402
+from tools.targets.cuda_workplace import nvcc  # noqa: E402
 from tools.task import TaskSource, read_task  # noqa: E402
 
 SECTIONS = Sections()
-TIMES, RACES = 12, 10
+TIMES, RACES, PROGRAMS = 12, 10, 4
 TERMS = Terms(seconds=0.2, least=24, most=120)
+WIDE = {"THREADS": "256", "VECTOR": "4"}
 Samples = dict[str, list[list[float]]]
 """Of each workload, the times of the calls of each measurement."""
-WIDE = {"THREADS": "256", "VECTOR": "4"}
 
 
 def softmax() -> tuple[TaskSource, Kernel]:
@@ -51,12 +54,12 @@ def ready(**defines: str) -> Iterator[tuple[Judge, Build]]:
         yield judge, judge.build_variant(kernel.model_copy(update={"defines": defines}), "release")
 
 
-def timed(judge: Judge, runner: Runner, found: Samples, order: Sequence[int] | None = None) -> None:
-    """Add the median of some calls on each workload, in that order or a random one."""
+def timed(judge: Judge, runner: Runner, found: Samples) -> None:
+    """Add the times of some calls on each workload."""
     runner.drop_readings()
     race = Race(judge.content, [runner], Inspection(runner))
     race.warm_up(list(range(len(judge.names))))
-    for workload in order or judge.shuffled_workloads():
+    for workload in judge.shuffled_workloads():
         race.run(workload, TERMS)
         found.setdefault(judge.names[workload], []).append(runner.seconds(workload))
 
@@ -68,14 +71,27 @@ def apart(found: Samples) -> Report:
     return {"seconds": medians, "spread": shares, "deciles": deciles}
 
 
-def in_workers(judge: Judge, build: Build, order: Sequence[int] | None = None) -> Report:
-    """A new worker each time."""
-    found: Samples = {}
+def in_workers(judge: Judge, build: Build) -> Report:
+    """A new worker each time, with its arrays in either of their placements."""
+    found: list[Samples] = [{} for _ in range(PLACEMENTS)]
     with judge.lock():
         for _ in range(TIMES):
-            with judge.runner(build) as runner:
-                timed(judge, runner, found, order)
-    return apart(found)
+            for placement, samples in enumerate(found):
+                with judge.runner(build, again=bool(placement)) as runner:
+                    timed(judge, runner, samples)
+    return {f"placement {placement}": apart(samples) for placement, samples in enumerate(found)}
+
+
+@SECTIONS.section
+def addresses() -> Report:
+    """A program without a judge: the same memory at other addresses, and other memory at the same ones."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "addresses"
+        source = Path(__file__).with_name("addresses.cu")
+        subprocess.run([*nvcc(CudaTarget().architecture), "-O3", str(source), "-o", str(program), "-ldl"], check=True)
+        ran = [subprocess.run([str(program)], check=True, capture_output=True, text=True) for _ in range(PROGRAMS)]
+    rows = [json.loads(each.stdout) for each in ran]
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 @SECTIONS.section
@@ -103,52 +119,6 @@ def wide() -> Report:
 
 
 @SECTIONS.section
-def outputs() -> Report:
-    """A new worker each time, with the outputs of the one before."""
-    kept: list[tuple[OutputBuffers, ...]] = []
-    make: Callable[[CudaWorker], tuple[OutputBuffers, ...]] = CudaWorker._make_outputs
-
-    def made(self: CudaWorker) -> tuple[OutputBuffers, ...]:
-        if not kept:
-            kept.append(make(self))
-            for each in kept[0]:
-                vars(each)["close"] = lambda: None
-        return kept[0]
-
-    with ready() as (judge, build):
-        CudaWorker._make_outputs = made  # type: ignore[method-assign]
-        try:
-            return in_workers(judge, build)
-        finally:
-            CudaWorker._make_outputs = make  # type: ignore[method-assign]
-            for each in kept[0]:
-                del vars(each)["close"]
-                each.close()
-
-
-@SECTIONS.section
-def code() -> Report:
-    """One worker that takes the same library in again and again: only where its code lies differs."""
-    found: Samples = {}
-    with ready() as (judge, build), judge.lock():
-        shared = judge.shared_worker()
-        assert shared is not None and build.library is not None
-        with closing(shared.worker):
-            for number in range(TIMES):
-                shared.load(build.library, number)
-                timed(judge, judge.tenant(shared, number), found)
-    return apart(found)
-
-
-@SECTIONS.section
-def order() -> Report:
-    """As `process`, with one workload always first, and always last."""
-    with ready() as (judge, build):
-        numbers = list(range(len(judge.names)))
-        return {"first": in_workers(judge, build, numbers), "last": in_workers(judge, build, numbers[::-1])}
-
-
-@SECTIONS.section
 def itself() -> Report:
     """Verdicts of a kernel whose incumbent is itself, on the workload of the shortest calls alone."""
     source, kernel = softmax()
@@ -167,14 +137,19 @@ def itself() -> Report:
     return {"rows": rows, "called_faster": faster, "races": len(rows)}
 
 
+def told(found: Report) -> Report:
+    """What fits into a line."""
+    parts = {name: part["spread"] for name, part in found.items() if isinstance(part, dict) and "spread" in part}
+    return parts or {name: value for name, value in found.items() if name not in ("rows", "deciles")}
+
+
 def main() -> int:
     """Run the sections that are named, else all; each leaves its record as soon as it is done."""
     asked = asked_of(parser_of(__doc__, SECTIONS), SECTIONS).sections
     out, about = out_folder(), machine(CudaTarget().toolchain()["compiler"])
     for name, found, seconds in each_run({n: SECTIONS[n] for n in asked}, lambda text: {"failed": text}):
-        write(out / f"spread_{name}.json", {**about, "seconds": seconds, name: found})
-        print(name, found.get("spread") or {n: v for n, v in found.items() if n != "rows"}, f"({seconds:.1f}s)")
-        sys.stdout.flush()
+        write(out / f"{name}.json", {**about, "seconds": seconds, name: found})
+        print(name, told(found), f"({seconds:.1f}s)", flush=True)
     return 0
 
 
