@@ -119,6 +119,11 @@ class DeviceOutputs(OutputBuffers):
             cuda.memcpy_dtod(block.address + target.offset, self._given.block.address + source.offset, source.bytes)
         cuda.memset_d8(self.snapshot.address, 0, self.snapshot.size)
 
+    def clear(self) -> None:
+        """Zeros everywhere, also behind the arrays."""
+        for block in (self.block, self.snapshot):
+            cuda.memset_d8(block.address, 0, block.size)
+
     def fetch(self, *, late: bool = False) -> None:
         if self._arena.bytes.size:
             cuda.memcpy_dtoh(self._arena.bytes, (self.block if late else self.snapshot).address)

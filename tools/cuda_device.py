@@ -10,6 +10,7 @@ import ctypes
 import os
 import secrets
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,13 @@ from tools import cuda_peaks, cuda_programs
 from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.clock import Allowance
 from tools.contract import Signature
+from tools.cuda_buffers import DeviceInputs
 from tools.cuda_canary import CudaYardstick
 from tools.cuda_content import ContentKernels
 from tools.cuda_flush import ColdCache
 from tools.cuda_look import CudaLook
 from tools.cuda_memory import call
+from tools.cuda_outputs import OutputPool, outputs_for
 from tools.cuda_process import (
     CudaWorker,
     Host,
@@ -50,7 +53,6 @@ from tools.worker import Worker
 if TYPE_CHECKING:
     import pycuda.driver as cuda
 
-    from tools.cuda_buffers import DeviceInputs
     from tools.judge import Judge
 else:
     from tools.cuda_memory import cuda
@@ -93,6 +95,7 @@ class CudaDevice:
         home = Home("cuda", self.uuid, instruments, self.monitor, self._cold)
         self.torch = TorchBench(home, self.target.architecture, self.buffers)
         self._waiting: list[CudaWorker] = []
+        self._pools: dict[tuple[WorkloadBuffers, ...], OutputPool] = {}
 
     @property
     def lock(self) -> str:
@@ -119,8 +122,6 @@ class CudaDevice:
         return {"uuid": self.uuid, **({"driver": driver} if driver else {})}
 
     def buffers(self, signature: Signature, signatures: Sequence[Signature]) -> DeviceInputs:
-        from tools.cuda_buffers import DeviceInputs
-
         return DeviceInputs(signature, signatures, 0, self._content)
 
     def worker(
@@ -134,12 +135,21 @@ class CudaDevice:
 
     def shared_worker(self, buffers: Sequence[WorkloadBuffers]) -> CudaWorker:
         waiting = bool(self._waiting) and self._waiting[0].buffers == tuple(buffers)
-        return self._waiting.pop(0) if waiting else CudaWorker(buffers, self.host)
+        return self._waiting.pop(0) if waiting else CudaWorker(buffers, self.host, self._outputs(buffers))
 
     def prepare(self, buffers: Sequence[WorkloadBuffers], count: int) -> None:
-        """They come up side by side, and beside a compiler: each takes half a second."""
-        while len(self._waiting) < count:
-            self._waiting.append(CudaWorker(buffers, self.host))
+        """They come up side by side, and beside a compiler: each takes half a second. Where two race twice, they change
+        their outputs in between."""
+        pool = self._outputs(buffers)
+        numbers = pool.changing()
+        for index in range(len(self._waiting), count):
+            self._waiting.append(CudaWorker(buffers, self.host, pool, numbers[index % len(numbers)]))
+
+    def _outputs(self, buffers: Sequence[WorkloadBuffers]) -> OutputPool:
+        key = tuple(buffers)
+        if key not in self._pools:
+            self._pools[key] = OutputPool(partial(outputs_for, key, 0))
+        return self._pools[key]
 
     def dismiss(self) -> None:
         end_together(self._waiting)
@@ -200,6 +210,8 @@ class CudaDevice:
         self.torch.close()
         if self._entered:
             self._entered = False
+            for pool in self._pools.values():
+                pool.close()
             self._flushed.free()
             self._cold.close()
             self._context.pop()

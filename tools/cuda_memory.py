@@ -3,9 +3,9 @@
 A block is one physical allocation, exported as a file descriptor and mapped by whoever holds it; a worker maps inputs
 read-only, so that the device itself refuses a write. Needs a current context. Not covered: several devices.
 
-Where arrays are mapped matters for time, as where they lie does not: the first-level cache finds its sets by virtual
-addresses, and rows that meet in one wait for the second level. On an H200 a softmax of 8 us takes 7.2 to 9.4 us
-(tests/golden/h200/speed/addresses.json). So all workers map the same blocks at the same addresses.
+Where arrays are mapped matters for time, and more than where they lie: on an H200 a softmax of 8 us takes 7.2 to 9.5 us
+at one address or another (tests/golden/h200/speed/addresses.json), and one of 12 us up to 19. So all workers map the
+same blocks at the same addresses.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _POSIX_FD, _PINNED, _ON_DEVICE = 1, 1, 1
 _READ, _READ_WRITE = 1, 3
 PLACEMENTS = 2
 """Ways to place the same blocks. A kernel that is fast in one of them may be lucky."""
-_FIRST_ADDRESS, _APART = 0x2000_0000_0000, 0x0500_0560_0000
-"""Nothing else lies there: programs and what they allocate are near 0x5555_0000_0000 and 0x7fff_0000_0000."""
-_HOLES = (34 << 20, 74 << 20)
+_FIRST_ADDRESSES = (0x2001_4000_0000, 0x1000_0000_0000)
+"""By placement. Nothing else lies there: programs and what they allocate are near 0x5555_0000_0000 and
+0x7fff_0000_0000."""
+_HOLES = (2 << 20, 34 << 20)
 """Bytes behind each block that are not mapped, by placement. Multiples of the pages' 2 MiB."""
 
 
@@ -68,7 +69,7 @@ class Places:
 
     def __init__(self, placement: int) -> None:
         """placement: below PLACEMENTS."""
-        self._next = _FIRST_ADDRESS + placement * _APART
+        self._next = _FIRST_ADDRESSES[placement]
         self._hole = _HOLES[placement]
 
     def take(self, size: int) -> int:

@@ -17,9 +17,10 @@ from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.contract import Slot
 from tools.cuda_buffers import DeviceInputs, DeviceOutputs
 from tools.cuda_flush import ColdCache
+from tools.cuda_outputs import OutputPool
 from tools.errors import InfrastructureError
 from tools.messages import CALLS_SHIFT, LOAD, PLACEMENT_SHIFT, REQUEST
-from tools.nvml import Clock, Monitor
+from tools.nvml import Monitor
 from tools.process import descendants
 from tools.sandbox import Confinement, Sandbox
 from tools.wire import Message
@@ -90,9 +91,13 @@ class CudaWorker(Worker):
     It comes up without its kernel, beside whatever the judge does meanwhile, and takes one in when it is told to.
     """
 
-    def __init__(self, buffers: Sequence[WorkloadBuffers], host: Host) -> None:
-        """Begins to start at once; nothing but `load` and `close` may follow. InfrastructureError when it can't."""
+    def __init__(
+        self, buffers: Sequence[WorkloadBuffers], host: Host, pool: OutputPool, number: int | None = None
+    ) -> None:
+        """Begins to start at once; nothing but `load` and `close` may follow. Its outputs are the pool's of that
+        number. InfrastructureError when it can't."""
         self._host = host
+        self._pool, self._number = pool, number
         self._delays = [DELAY] * len(buffers)
         self._outrun = False
         self._launching = [0] * len(buffers)
@@ -100,8 +105,6 @@ class CudaWorker(Worker):
         """Calls in a row that the next request asks for, and their delay."""
         self._row_launching = 0
         self._inbox = cuda_programs.inbox()
-        self.clock: Clock | None = None
-        """The multiprocessors' clock as the last answer came."""
         self.buffers = tuple(buffers)
         self._placement = 0
         self._current: int | None = None
@@ -157,6 +160,9 @@ class CudaWorker(Worker):
         shutil.rmtree(self._inbox, ignore_errors=True)
         if pid and self._host.monitor is not None:
             wait_until_left(self._host.monitor, lambda computing: pid not in computing)
+        if self.outputs:
+            self._pool.take_back(self.outputs)
+            self.outputs = ()
 
     def _start(self, library: Path, sandbox: Sandbox) -> None:
         with _no_kernel_to_blame():
@@ -169,14 +175,10 @@ class CudaWorker(Worker):
         return [self._process.pid, *descendants(self._process.pid)][-1]
 
     def _make_outputs(self) -> tuple[OutputBuffers, ...]:
-        made: list[OutputBuffers] = []
-        try:
-            made += [DeviceOutputs(each, 0) for each in self._device_inputs()]
-        except BaseException:
-            for output in made:
-                output.close()
-            raise
-        return tuple(made)
+        return self._pool.lend(self._number)
+
+    def _free_outputs(self) -> None:
+        """They are the pool's, which gets them back when the device has let go of the process."""
 
     def _device_inputs(self) -> list[DeviceInputs]:
         return [each for each in self._buffers if isinstance(each, DeviceInputs)]

@@ -7,6 +7,7 @@ from typing import Any
 from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.clock import Allowance
 from tools.cuda_buffers import DeviceInputs, DeviceOutputs
+from tools.cuda_outputs import outputs_for
 from tools.cuda_process import (
     DELAY,
     DELAY_FACTOR,
@@ -18,7 +19,6 @@ from tools.cuda_process import (
     wait_until_left,
 )
 from tools.messages import CALLS_SHIFT, REQUEST
-from tools.nvml import Clock
 from tools.torch_process import UNCLOCKED, TorchWorker
 from tools.wire import Message
 from tools.worker import Call
@@ -38,7 +38,6 @@ class TorchCudaWorker(TorchWorker):
         self._row = (0, 0)
         """Calls in a row that the next request asks for, and their delay."""
         self._row_launching = 0
-        self.clock: Clock | None = None
         super().__init__(*arguments, **named)
 
     @property
@@ -75,14 +74,7 @@ class TorchCudaWorker(TorchWorker):
             wait_until_left(monitor, lambda computing: pid not in computing)
 
     def _make_outputs(self) -> tuple[OutputBuffers, ...]:
-        made: list[OutputBuffers] = []
-        try:
-            made += [DeviceOutputs(each, 0) for each in self._buffers if isinstance(each, DeviceInputs)]
-        except BaseException:
-            for output in made:
-                output.close()
-            raise
-        return tuple(made)
+        return outputs_for(self._buffers, 0)
 
     def _parts(self, inputs: WorkloadBuffers, outputs: OutputBuffers) -> tuple[dict[str, int], dict[str, int]]:
         assert isinstance(inputs, DeviceInputs) and isinstance(outputs, DeviceOutputs)

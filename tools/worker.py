@@ -22,6 +22,7 @@ from typing import NamedTuple
 from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.errors import InfrastructureError
 from tools.messages import Kind
+from tools.nvml import Clock
 from tools.process import Leader, descendants
 from tools.sandbox import Confinement, Sandbox, detect
 from tools.watched import Watched, thread_states
@@ -74,6 +75,8 @@ class Worker(Watched):
         super().__init__(limits or WorkerLimits(), variant)
         self._buffers = tuple(buffers)
         self._paused = False
+        self.clock: Clock | None = None
+        """The device's own clock as the last answer came, where it has one."""
         self.clocked = True
         """Whether the time of the next call counts; a worker may look closer at one that does not."""
         self.outputs = self._make_outputs()
@@ -141,8 +144,7 @@ class Worker(Watched):
     def close(self) -> None:
         """Kill it; returns when all its processes are seen to be gone."""
         super().close()
-        for output in self.outputs:
-            output.close()
+        self._free_outputs()
 
     def __enter__(self) -> Worker:
         return self
@@ -226,6 +228,10 @@ class Worker(Watched):
 
     def _make_outputs(self) -> tuple[OutputBuffers, ...]:
         return tuple(OutputBuffers(each) for each in self._buffers)
+
+    def _free_outputs(self) -> None:
+        for output in self.outputs:
+            output.close()
 
     def _launch(self, library: Path, requests: int, answers: int) -> Launch:
         """The program, told where to read requests, where to answer, and what to map."""
