@@ -14,6 +14,11 @@ def disturbance(cores: float) -> str:
     return f"Other programs used {cores:.1f} cores while this was measured: its times may read long"
 
 
+def throttling(share: float) -> str:
+    """What to think of times of which so large a share was measured while the device was throttled."""
+    return f"The device stayed throttled in {percent(share)} of the timed calls: times may read long"
+
+
 def duration(seconds: float | None) -> str:
     """A measured time to four significant digits: `1.234 ms`. None is a dash."""
     if seconds is None:

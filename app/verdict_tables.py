@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.quantities import disturbance, duration, percent, times
+from app.quantities import disturbance, duration, percent, throttling, times
 from app.terminal import plain_table
 from tools.device_code import DeviceCode, DeviceFunction, Occupancy
 from tools.records import Accepted, Diagnostic, Rejected, Verdict, WorkloadTiming
@@ -36,6 +36,8 @@ def print_verdict(console: Console, verdict: Verdict, baseline: str) -> None:
             highlight=False,
         )
         print_disturbance(console, verdict.cores_used_by_others)
+        if verdict.throttled is not None:
+            console.print(f"[yellow]note[/yellow]      {throttling(verdict.throttled)}.", highlight=False)
     elif isinstance(verdict, Rejected):
         _print_rejection(console, verdict)
     else:

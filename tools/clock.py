@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tools.nvml import Clock
+
 QUICK = 0.1
 """The quantile of the round trips that counts as quick."""
 OFTEN, RARELY = 12, 8
@@ -62,6 +64,15 @@ class Reading:
     worked: float | None = None
     """Processor time of the thread that called the kernel: no call is shorter, however busy the machine. None where the
     system does not say."""
+    device: Clock | None = None
+    """The device's own clock as the answer came; None where it has none that can be read."""
+    repeats: int = 0
+    """Times that the call was made again, since the device had been throttled or had stood idle amid its launches."""
+
+    @property
+    def throttled(self) -> bool:
+        """Whether the device was, and stayed so however often the call was repeated."""
+        return self.device is not None and self.device.slowed
 
 
 @dataclass(frozen=True)

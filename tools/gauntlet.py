@@ -123,6 +123,7 @@ class Gauntlet:
             worst_error=worst_error,
             comparison=timings.comparison,
             cores_used_by_others=timings.cores_used_by_others,
+            throttled=timings.throttled,
         )
 
     # ------------------------------------------------------------------------------------------------------ stages

@@ -22,7 +22,7 @@ from tools.records import Comparison, Kernel, WorkloadTiming
 from tools.runner import Failed, Runner
 from tools.significance import LEAST_GAIN, decide, least_pairs, median_interval, settled
 from tools.targets.base import Build
-from tools.timings import Session, Timings, clock_details, sessions_that_count
+from tools.timings import Session, Timings, clock_details, sessions_that_count, throttled_share
 
 if TYPE_CHECKING:
     from tools.judge import Judge
@@ -125,7 +125,8 @@ class Measurement:
                     f"{seconds * 1e6:.1f} us on workload {name} is less than the {floor * 1e6:.1f} us that this "
                     "machine needs to move the data or do the arithmetic that the task states"
                 )
-                raise Failed("below_limit", message, details={"seconds": seconds, "floor_seconds": floor})
+                seen: dict[str, JsonValue] = {"seconds": seconds, "floor_seconds": floor}
+                raise Failed("below_limit", message, details={**self.details(), **seen})
 
     def timings(self) -> Timings:
         """The verdict's times: both sessions together, or the fresh one alone where it was slower."""
@@ -152,7 +153,8 @@ class Measurement:
                 )
             )
         disturbed = self._sessions[-1].disturbed
-        return Timings(tuple(rows), self._comparison(), max(disturbed.values()) if disturbed else None)
+        others = max(disturbed.values()) if disturbed else None
+        return Timings(tuple(rows), self._comparison(), others, throttled_share(self._sessions, len(judge.names)))
 
     def details(self) -> dict[str, JsonValue]:
         """The last session's evidence: clocks, counts, how content was made."""
@@ -246,7 +248,7 @@ class Measurement:
                     raise InfrastructureError(
                         f"{TOO_BUSY} ({others:.1f} cores used by others)", "Let other programs end and judge it again."
                     )
-                raise Failed("clocks_disagree", f"{why} (workload {self._judge.names[workload]})")
+                raise self._disagreeing(why, self._judge.names[workload])
 
     def _require_same_in_a_row(self, session: Session) -> None:
         """Where the judge's clock is too coarse to say much of single calls."""
@@ -255,7 +257,10 @@ class Measurement:
         for workload, name in enumerate(self._judge.names):
             why = session.candidate.disagreement_in_a_row(self._judge.content.timed(workload))
             if why is not None:
-                raise Failed("clocks_disagree", f"{why} (workload {name})")
+                raise self._disagreeing(why, name)
+
+    def _disagreeing(self, why: str, workload: str) -> Failed:
+        return Failed("clocks_disagree", f"{why} (workload {workload})", details=self.details())
 
     # ---------------------------------------------------------------------------------------------------- decisions
 

@@ -7,9 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 _SM_CLOCK = 1
+REASONS: Mapping[int, str] = {
+    0x1: "idle",
+    0x2: "a program's choice of clocks",
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "a group of devices in step",
+    0x20: "heat, told by software",
+    0x40: "heat, told by hardware",
+    0x80: "power brake",
+    0x100: "a display's choice of clocks",
+}
+"""What the bits of the library's `clocksEventReasons` mean (nvml.h). Others are told by their number."""
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 """Reasons for which a timing is repeated: hardware slowdown, heat (software, hardware), power brake."""
 _MOST = 256
@@ -35,6 +48,12 @@ class Clock:
     @property
     def slowed(self) -> bool:
         return bool(self.reasons & SLOWED)
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Why the clock is not higher, in words."""
+        bits = [1 << place for place in range(self.reasons.bit_length()) if self.reasons >> place & 1]
+        return tuple(REASONS.get(bit, f"reason {bit:#x}") for bit in bits)
 
 
 class Monitor:

@@ -210,6 +210,9 @@ class Accepted(Record):
     """Present when an incumbent was raced."""
     cores_used_by_others: float | None = None
     """Present when other programs took so much of the machine during the last race that its times may read long."""
+    throttled: float | None = None
+    """Present when the device stayed throttled in timed calls, so that times may read long: in what share of them, on
+    the workload that it met most."""
 
     @property
     def seconds(self) -> float:

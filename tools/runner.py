@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -35,7 +35,8 @@ REPEATS = 3
 ROW_TRIES = 3
 """Rows that must all take too long before a kernel is blamed: whatever disturbs one makes it longer."""
 UNDISTURBED_TRIES = 2
-"""Times that a call is repeated when the device was throttled meanwhile."""
+"""Times that a call is repeated when the device was throttled meanwhile. A reading that stays so counts, and says so:
+a device that is too hot for an hour must not keep a judge from answering."""
 
 
 class Failed(Exception):
@@ -108,11 +109,10 @@ class Runner:
         if self._means.allowance.samples_round_trip(self._calls):
             self._round_trips.append(self._means.round_trip())
         self.worker.pause()
-        reading = self._call_parked(content)
-        for _ in range(UNDISTURBED_TRIES):
-            if not self.worker.disturbed():
-                break
-            reading = self._call_parked(content)
+        reading, repeats = self._call_parked(content), 0
+        while self.worker.disturbed() and repeats < UNDISTURBED_TRIES:
+            reading, repeats = self._call_parked(content), repeats + 1
+        reading = replace(reading, device=self.worker.clock, repeats=repeats)
         self._readings.setdefault(content.workload, []).append(reading)
 
     def call_unclocked(self, content: Content) -> None:

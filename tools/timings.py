@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from tools.clock import Clocks, Rows
+from tools.clock import Clocks, Reading, Rows
 from tools.contestants import BaselineRunner, Contestant
 from tools.race import Inspection
 from tools.records import Comparison, WorkloadTiming
@@ -23,6 +23,7 @@ class Timings:
     workloads: tuple[WorkloadTiming, ...]
     comparison: Comparison | None
     cores_used_by_others: float | None
+    throttled: float | None
 
 
 @dataclass(frozen=True)
@@ -70,4 +71,29 @@ def clock_details(clocks: Clocks, rows: Rows | None, recycled: bool) -> dict[str
         "samples": len(clocks.readings),
         "content": "earlier draws with secret changes" if recycled else "drawn anew for every call",
         **({"in_a_row": {"calls": rows.calls, "held": rows.held, "free": rows.free}} if rows is not None else {}),
+        **_device_details([reading for reading in clocks.readings if reading.device is not None]),
     }
+
+
+def _device_details(readings: Sequence[Reading]) -> dict[str, JsonValue]:
+    """How fast the device ran in those calls; nothing where its clock can't be read."""
+    clocks = [reading.device for reading in readings if reading.device is not None]
+    if not clocks:
+        return {}
+    speeds = [clock.megahertz for clock in clocks]
+    return {
+        "sm_megahertz": {"lowest": min(speeds), "median": statistics.median(speeds), "highest": max(speeds)},
+        "clock_held_down_by": [*sorted({cause for clock in clocks for cause in clock.causes})],
+        "calls_repeated": sum(reading.repeats > 0 for reading in readings),
+        "calls_throttled": sum(reading.throttled for reading in readings),
+    }
+
+
+def throttled_share(sessions: Sequence[Session], workloads: int) -> float | None:
+    """Of the calls that were timed on the workload that it met most, the share in which the device stayed throttled;
+    None where there was none."""
+    worst = 0.0
+    for workload in range(workloads):
+        readings = [reading for each in sessions for reading in each.candidate.clocks(workload).readings]
+        worst = max(worst, sum(reading.throttled for reading in readings) / max(len(readings), 1))
+    return worst or None
