@@ -334,6 +334,24 @@ def test_a_kernel_of_the_framework_on_the_device_is_told_from_an_own_one(functio
     assert failed.value.reason == "framework_op"
 
 
+@pytest.mark.parametrize(
+    ("function", "passes"),
+    [
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_nn_align1>(...)", True),
+        ("void cublasLt::splitKreduce_kernel<32, 16, int, float, float>(...)", True),
+        ("cupy_multiply__float32_float_float32", False),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)", False),
+    ],
+)
+def test_a_vendor_s_kernels_are_allowed_where_the_task_allows_its_library(function: str, passes: bool) -> None:
+    calling = Kernel(language="torch", files={"kernel.py": "cupy.matmul(left, right, out=made)"})
+    seen: Any = {"kernels": {function: [2, 10.0]}}
+    if passes:
+        assert require_own_work(calling, ["w"], [seen], ["cublas"]) == {"w": 1.0}
+    with pytest.raises(Failed):
+        require_own_work(calling, ["w"], [seen], [] if passes else ["cublas"])
+
+
 def test_functions_of_headers_that_a_kernel_names_are_its_own() -> None:
     scanning = Kernel(language="torch", files={"kernel.py": "cub::DeviceScan::InclusiveSum(room, size, x, out, n)"})
     seen: Any = {"kernels": {"void cub::DeviceScanKernel<float>(float*)": [2, 10.0]}}

@@ -114,7 +114,7 @@ class TorchBench:
             for workload in range(len(judge.names)):
                 judge.content.fresh(workload)
             traced = worker.trace(TRACE_SECONDS)
-        shares = require_own_work(kernel, judge.names, traced)
+        shares = require_own_work(kernel, judge.names, traced, judge.source.libraries)
         evidence.details["device_kernels"] = [
             {"workload": name, **{key: seen.get(key) for key in ("kernels", "operators")}}
             for name, seen in zip(judge.names, traced, strict=True)
