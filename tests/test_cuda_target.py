@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tools.contract import Signature, Tensor, task_header
 from tools.errors import InfrastructureError, KernelError
 from tools.records import Kernel, StageReport
 from tools.reference import load_reference
-from tools.targets import cuda_toolkit
+from tools.targets import cuda, cuda_toolkit, cuda_vendor
 from tools.targets.base import Build
 from tools.targets.cuda import CudaTarget
 from tools.targets.cuda_flags import allowed_flag
@@ -195,17 +196,53 @@ def test_a_library_without_the_entry_is_told_apart() -> None:
     assert compiled('#include "task.h"\nstatic int unused;\n').reason == "no_entry"
 
 
+@pytest.fixture
+def vendor_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder as the vendor's Python packages have, with a library of one function and its header."""
+    monkeypatch.setattr(cuda_vendor, "_packages", lambda: [tmp_path])
+    folder = tmp_path / "cu99"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "include").mkdir()
+    (folder / "include/cublas_v2.h").write_text('extern "C" int cublasCreate_v2(void**);\n')
+    code = 'extern "C" int cublasCreate_v2(void**) { return 0; }\n'
+    command = ["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(folder / "lib/libcublas.so.13")]
+    subprocess.run([*command, "-Wl,-soname,libcublas.so.13"], input=code, text=True, check=True)
+    cuda_vendor.find_library.cache_clear()
+    yield folder
+    cuda_vendor.find_library.cache_clear()
+
+
 @needs_nvcc
-def test_the_devices_libraries_are_only_for_tasks_that_allow_them() -> None:
+def test_the_devices_libraries_are_only_for_tasks_that_allow_them(vendor_package: Path) -> None:
     text = source('extern "C" int cublasCreate_v2(void**);', "void* handle; cublasCreate_v2(&handle);")
     refused = compiled(text)
     assert refused.reason == "forbidden_library" and "cublas" in refused.message
-    try:
-        allowed = compiled(text, libraries=("cublas", "openblas"))
-    except InfrastructureError as error:
-        assert "lacks" in error.message
-    else:
-        assert allowed.library is not None
+    allowed = compiled(text, libraries=("cublas", "openblas"))
+    assert allowed.library is not None, allowed.report.output
+    found = cuda_vendor.find_library("cublas")
+    assert found is not None and f"-Xlinker=-rpath,{found.folder}" in allowed.report.command
+
+
+@needs_nvcc
+def test_a_library_of_a_python_package_brings_its_headers_and_is_found_when_it_is_loaded(vendor_package: Path) -> None:
+    if cuda_vendor.find_library("cublas") != cuda_vendor.VendorLibrary(
+        "cublas", vendor_package / "lib/libcublas.so.13"
+    ):
+        pytest.skip("the toolkit has a cuBLAS of its own")
+    assert cuda_vendor.folders() == (vendor_package / "lib",)
+    text = source("#include <cublas_v2.h>", "void* handle; cublasCreate_v2(&handle);")
+    build = compiled(text, libraries=("cublas",))
+    assert build.library is not None, build.report.output
+    loaded = subprocess.run(["ldd", build.library], capture_output=True, text=True, check=True).stdout
+    assert f"libcublas.so.13 => {vendor_package}/lib/libcublas.so.13" in loaded
+
+
+@needs_nvcc
+def test_a_library_that_is_allowed_and_lacking_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "LIBRARIES", ("nowhere",))
+    assert cuda_vendor.link_words(("nowhere",)) == ("-lnowhere",)
+    with pytest.raises(InfrastructureError, match="the task allows nowhere, which this machine lacks"):
+        compiled(source(), libraries=("nowhere",))
 
 
 @needs_nvcc

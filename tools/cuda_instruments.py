@@ -15,6 +15,7 @@ from pathlib import Path
 from tools import cuda_programs
 from tools.cuda_process import Host, device_files, driver_environment
 from tools.sandbox import Confinement
+from tools.targets import cuda_vendor
 from tools.targets.cuda_toolkit import find_toolkit
 
 
@@ -41,6 +42,7 @@ class Bench:
         policy = Confinement(
             read_only=(
                 *find_toolkit().folders,
+                *cuda_vendor.folders(),
                 *self.shown,
                 cuda_programs.replay(),
                 self.library if self.library.exists() else self.library.parent,
@@ -64,4 +66,5 @@ class Bench:
         """All that it sees of the environment."""
         path = f"{find_toolkit().root / 'bin'}:/usr/bin:/bin"
         own = {"PATH": path, "LC_ALL": "C", "TMPDIR": str(self.folder), "HOME": str(self.folder)}
-        return {**driver_environment(self.host.uuid), **own}
+        # An instrument looks into all that is loaded, and a vendor's library has more than its kernel needs.
+        return {**driver_environment(self.host.uuid), **own, "CUDA_MODULE_LOADING": "LAZY"}

@@ -23,6 +23,7 @@ from tools.messages import CALLS_SHIFT, LOAD, PLACEMENT_SHIFT, REQUEST
 from tools.nvml import Monitor
 from tools.process import descendants
 from tools.sandbox import Confinement, Sandbox
+from tools.targets import cuda_vendor
 from tools.wire import Message
 from tools.worker import Call, Launch, Worker, WorkerFailed
 from tools.worker_limits import WorkerLimits
@@ -214,6 +215,7 @@ class CudaWorker(Worker):
                     library.parent,
                     instruments,
                     *restraint,
+                    *cuda_vendor.folders(),
                     Path("/sys"),
                 ),
                 devices=device_files(),

@@ -9,7 +9,6 @@ import functools
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Final
 
 from tools.device_code import DeviceCode, DeviceFunction
 from tools.errors import InfrastructureError, KernelError
@@ -33,14 +32,13 @@ from tools.targets.cuda_flags import TUNABLE, allowed_flag
 from tools.targets.cuda_listing import KEPT, listing
 from tools.targets.cuda_messages import read_messages_of_nvcc
 from tools.targets.cuda_toolkit import chosen_architecture, find_toolkit
+from tools.targets.cuda_vendor import LIBRARIES, folders, link_words
 from tools.targets.cuda_workplace import driver_library, nvcc, workplace
 from tools.targets.foresee import foreseen_faults
 from tools.targets.occupancy import occupancy_by_size
 from tools.targets.ptxas import Use, launch_bounds, read_report
 from tools.toolchain import find_compiler
 
-LIBRARIES: Final = ("cublasLt", "cublas", "cudnn", "cufft", "curand", "cusparse", "cusolver")
-"""Libraries for the device that a task may allow; their functions begin with their names. Others are for the CPU."""
 _FORMAT = "2"  # of the cached folders; raise it when their content changes
 _SIGNATURE = "const task::Args&, void*, task::Stream"
 _FIXED = ("-O3", "-lineinfo", "-shared", "-Xcompiler=-fPIC", "-Xptxas=-v", "-I.")
@@ -102,7 +100,7 @@ class CudaTarget:
             return failed(kernel, (), faults, "compile_error")
         toolkit, compiler = find_toolkit(), find_compiler()
         identity = [
-            *("cuda", _FORMAT, kernel.id, header, self.architecture, *linked),
+            *("cuda", _FORMAT, kernel.id, header, self.architecture, *link_words(linked)),
             *(toolkit.identity, compiler.identity),
         ]
         files = {**kernel.files, HEADER: header}
@@ -135,9 +133,9 @@ class CudaTarget:
             *(() if _names_half_types(kernel, header) else ("-DTASK_WITHOUT_HALF",)),
             *("-keep", "-keep-dir", f"../{KEPT}"),
             *(*_sources(kernel), "-o", f"../{LIBRARY}", *_LINKED),
-            *(*(f"-l{library}" for library in libraries), *driver_library()),
+            *(*link_words(libraries), *driver_library()),
         )
-        place = workplace(folder)
+        place = workplace(folder, libraries=folders(libraries))
         result = place.run(command)
         ptx = _keep_ptx(folder / KEPT)
         diagnostics = _readable(place, read_messages_of_nvcc(result.stderr, "\n".join(ptx)))

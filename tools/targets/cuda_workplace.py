@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools.targets.building import Workplace
@@ -14,13 +15,21 @@ MEMORY = 16 << 30
 """Bytes of address space of one compiler process."""
 
 
-def workplace(folder: Path, tool: Path | None = None) -> Workplace:
-    """A place that may write `folder` and run the toolkit's programs, and `tool` where that lies elsewhere."""
+def workplace(folder: Path, tool: Path | None = None, libraries: Sequence[Path] = ()) -> Workplace:
+    """A place that may write `folder` and run the toolkit's programs, and `tool` where that lies elsewhere; `libraries`
+    are folders of what is linked beside the toolkit."""
     toolkit, compiler = find_toolkit(), find_compiler()
     path = f"{toolkit.root / 'bin'}:{compiler.path.parent}:/usr/bin:/bin"
     elsewhere = [tool.resolve().parent] if tool is not None else []
     elsewhere = [each for each in elsewhere if not any(each.is_relative_to(known) for known in SYSTEM_PATHS)]
-    return Workplace(folder, (*toolkit.folders, *compiler.folders, *elsewhere), path, COMPILE_SECONDS, MEMORY)
+    readable = (*toolkit.folders, *compiler.folders, *elsewhere, *headers_and(libraries))
+    return Workplace(folder, readable, path, COMPILE_SECONDS, MEMORY)
+
+
+def headers_and(libraries: Sequence[Path]) -> tuple[Path, ...]:
+    """The folders, and those of headers beside them."""
+    headers = [folder.parent / "include" for folder in libraries]
+    return (*libraries, *(folder for folder in headers if folder.is_dir()))
 
 
 def nvcc(architecture: str) -> tuple[str, ...]:
