@@ -33,7 +33,7 @@ def test_a_process_of_its_own_times_pytorch_and_what_the_task_prints_is_not_its_
     (tmp_path / "broken.py").write_text(text.replace("class Model(", "1 / 0\n\n\nclass Model("))
     broken = read_task(tmp_path / "broken.py")
     jobs = [Job(source=each, device="cpu", variants=(EAGER, "nonsense"), seconds=0.01) for each in (broken, noisy)]
-    found = baseline._run(jobs)
+    found = baseline.run_jobs(jobs)
     assert [row.status for row in found[broken.id]] == ["failed"]
     assert "broken.py" in found[broken.id][0].why and "ZeroDivisionError" in found[broken.id][0].why
     timed = [row for row in found[noisy.id] if row.status == "timed"]
@@ -74,7 +74,7 @@ def test_times_are_paid_for_once_and_of_several_tasks_in_one_process(answers: Ca
     wanted = [(one, (EAGER,)), (other, (EAGER,))]
     found = torch_rows(wanted, "GPU-1")
     assert found == torch_rows(wanted, "GPU-1") and runs.read_text() == "ran\n"
-    facts = baseline._facts_of(found[one.id], 0)
+    facts = baseline.facts_of(found[one.id], 0)
     assert [(each.name, each.seconds, each.samples) for each in facts] == [(EAGER, 3e-6, 3)]
     torch_rows(wanted[:1], "GPU-2")
     assert runs.read_text() == "ran\nran\n"

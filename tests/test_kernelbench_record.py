@@ -18,6 +18,7 @@ from tools.records import WorkloadTiming
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/h200"))
 
+import kernelbench_baselines as alone  # noqa: E402
 import kernelbench_on_gpu as script  # noqa: E402
 from kernelbench_files import FILES as LISTED  # noqa: E402
 from wrong_kernels import wrong_kernels  # noqa: E402
@@ -113,3 +114,77 @@ def test_wrong_kernels_fill_every_output_and_copy_only_what_fits() -> None:
     assert "fill<int64_t><<<1, 256, 0, stream>>>(args.best, nullptr, static_cast<int64_t>(0), 1);" in text
     large = Tensor(name="out", dtype="float32", shape=(5, 100))
     assert list(dict(wrong_kernels(Signature(inputs=(x,), outputs=(large,))))) == ["zeros", "a constant"]
+
+
+# ------------------------------------------------------------------------------------------------------ baselines alone
+
+GEMM = """import torch
+
+N = 2048
+
+
+class Model(torch.nn.Module):
+    def forward(self, A, B):
+        return torch.matmul(A, B)
+
+
+def get_inputs():
+    return [torch.randn(N, N), torch.randn(N, N)]
+
+
+def get_init_inputs():
+    return []
+"""
+NOT_RECORDED: frozenset[str] = frozenset({"policies", "tuned"})
+"""Sections that were not run on an H200 yet."""
+
+
+def section_record(section: str) -> dict[str, Any]:
+    path = ROOT / f"tests/golden/h200/judge/kernelbench_{section}.json"
+    if section in NOT_RECORDED:
+        assert not path.exists(), f"{section} is recorded: take it out of the list of those that are not"
+        pytest.skip(f"{section} was not run on an H200 yet")
+    record: dict[str, Any] = json.loads(path.read_text())
+    assert "H200" in record["chip"] and record["driver"] and record["date"].startswith("20") and record["torch"]
+    assert record["commit"] == RECORD["commit"]
+    return record
+
+
+def test_a_section_times_each_policy_by_name_and_keeps_what_failed(tmp_path: Path) -> None:
+    """On this machine's processors, by the process that the product uses."""
+    pytest.importorskip("torch")
+    path = tmp_path / alone.PRODUCT
+    path.parent.mkdir()
+    path.write_text(GEMM)
+    found = alone.policies(tmp_path, "cpu", {"N": 16}, ("eager", "nonsense"))
+    assert list(found["policies"]) == ["strict", "tf32", "mixed"] and found["overrides"] == {"N": 16}
+    for row in found["policies"].values():
+        assert row["eager"]["seconds"] > 0 and row["eager"]["interval"]["low"] > 0
+        assert "KeyError" in row["nonsense"]["failed"]
+    lines = alone.tables(found)
+    assert len(lines) == 2 + 3 and lines[2].startswith("| `strict` | ") and lines[2].count("|") == 5
+
+
+def test_a_product_is_timed_under_the_task_s_own_policy_on_the_gpu() -> None:
+    """Against the measured peaks: 2 N^3 operations can't be faster than what the policy allows, and TF32 shows."""
+    record = section_record("policies")
+    assert list(record["policies"]) == ["strict", "tf32", "mixed"] and record["overrides"] == {}
+    peaks = Hardware.model_validate({**RECORD["peaks"], "compiler": ""})
+    best = {}
+    for policy, row in record["policies"].items():
+        assert {"eager", "compile", "compile-max-autotune"} == row.keys()
+        best[policy] = min(each["seconds"] for each in row.values() if "seconds" in each)
+        assert best[policy] > 2 * 2048**3 / ((peaks.peak(arithmetic_of(["float32"], policy)) or 0) * 1.03)
+        assert row["eager"]["interval"]["low"] <= row["eager"]["seconds"] <= row["eager"]["interval"]["high"]
+    assert best["tf32"] < best["strict"] / 2 and best["mixed"] < best["strict"] / 2
+
+
+def test_max_autotune_was_tried_on_every_file_that_is_judged_without_it() -> None:
+    record = section_record("tuned")
+    assert set(record["tuned"]) == {file.path for file in LISTED if len(file.variants) < 3}
+    for row in record["tuned"].values():
+        assert {"eager", "compile", "compile-max-autotune"} == row.keys()
+        assert "seconds" in row["eager"]
+        assert all("seconds" in each or each["failed"] for each in row.values())
+    page = (ROOT / "docs/gpu.md").read_text()
+    assert all(line in page for line in alone.tables(record))

@@ -88,7 +88,7 @@ def time_baselines(reference: Reference, source: ContentSource, device: str) -> 
     for index in workloads:
         content = source.fresh(index)
         figures = reference.flops(index, content.inputs), reference.bytes_moved(index, content.inputs)
-        found.append(Baseline(_facts_of(rows, index), *figures))
+        found.append(Baseline(facts_of(rows, index), *figures))
     failed = [row for row in rows if row.status == "failed"]
     named = len(reference.workloads) > 1
     return found, tuple(
@@ -112,7 +112,7 @@ def torch_rows(wanted: Sequence[tuple[TaskSource, tuple[str, ...]]], device: str
         def make(folder: Path, source: TaskSource = source, number: int = number) -> None:
             if source.id not in fresh:
                 jobs = [Job(source=each, variants=names, patience=patience) for each, names in wanted[number:]]
-                fresh.update(_run(jobs))
+                fresh.update(run_jobs(jobs))
             _require_eager(source, fresh[source.id])
             (folder / _ROWS).write_bytes(_Rows.dump_json(fresh[source.id]))
 
@@ -151,10 +151,11 @@ def _require_eager(source: TaskSource, rows: list[Row]) -> None:
         raise InfrastructureError(f"PyTorch itself could not be timed on {source.name}: {why}", "Try again.")
 
 
-def _run(jobs: list[Job]) -> dict[str, list[Row]]:
-    """Time the tasks in one process, which is ended with all that it started. By task id."""
+def run_jobs(jobs: Sequence[Job], most: float = float("inf")) -> dict[str, list[Row]]:
+    """Time the tasks in one process, which is ended with all that it started, after `most` seconds beside its start at
+    the latest. By task id; what it left undone is a failed row."""
     each = (len(job.source.workloads) * len(job.variants) * job.patience for job in jobs)
-    most = sum(min(seconds, MOST_SECONDS) for seconds in each)
+    most = min(most, sum(min(seconds, MOST_SECONDS) for seconds in each))
     with tempfile.TemporaryDirectory(prefix="warpsmith-torch-") as folder:
         root = str(Path(__file__).resolve().parent.parent)
         environment = without_secrets() | {
@@ -167,7 +168,7 @@ def _run(jobs: list[Job]) -> dict[str, list[Row]]:
             timeout=START_SECONDS + most,
             cwd=Path(folder),
             env=environment,
-            stdin=Jobs.dump_json(jobs),
+            stdin=Jobs.dump_json(list(jobs)),
             output_limit=64 << 20,
         )
     rows = [row for line in ended.stdout.splitlines() if (row := _row(line)) is not None]
@@ -198,7 +199,8 @@ def _missing(job: Job, rows: list[Row], why: str) -> list[Row]:
     ]
 
 
-def _facts_of(rows: list[Row], workload: int) -> tuple[BaselineFacts, ...]:
+def facts_of(rows: Sequence[Row], workload: int) -> tuple[BaselineFacts, ...]:
+    """The times of one workload's variants."""
     samples: dict[str, list[float]] = {}
     for row in rows:
         if row.workload == workload and row.status == "timed":

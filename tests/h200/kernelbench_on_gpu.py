@@ -1,11 +1,13 @@
 """KernelBench files on a real GPU: each loads, is audited, has its baselines timed, and right and wrong kernels judged.
 
     python -P tests/h200/kernelbench_on_gpu.py CHECKOUT [--files NAME...] [--dry-run] [--merge FOLDER] [--table RECORD]
+    python -P tests/h200/kernelbench_on_gpu.py CHECKOUT --sections policies tuned      # baselines alone, no kernels
 
 CHECKOUT is a checkout of KernelBench; the files are taken as they stand there, and none of its code is kept here.
-Runs where warpsmith, PyCUDA, PyTorch and a GPU are; writes `kernelbench.json` to $OUT (else ./out), which is kept as
-tests/golden/h200/judge/kernelbench.json. Exit status 1 when a verdict is not the expected one. With --dry-run no device
-is needed: every file is loaded and audited on the CPU at reduced sizes, and every kernel is built.
+Runs where warpsmith, PyCUDA, PyTorch and a GPU are; writes `kernelbench.json` to $OUT (else ./out), and each section as
+`kernelbench_SECTION.json`; they are kept under tests/golden/h200/judge/. Exit status 1 when a verdict is not the
+expected one. With --dry-run no device is needed: every file is loaded and audited on the CPU at reduced sizes, and
+every kernel is built.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
+import kernelbench_baselines  # noqa: E402
 from kernelbench_files import FILES, File  # noqa: E402
 from recording import Report, each_run, gpu, out_folder, today, write  # noqa: E402
 from wrong_kernels import wrong_kernels  # noqa: E402
@@ -203,6 +206,20 @@ def baselines(checkout: Path, files: list[File]) -> Report:
     return {"peaks": hardware.model_dump(mode="json", exclude={"compiler"}), "prepared_seconds": prepared}
 
 
+def baseline_sections(checkout: Path, names: list[str], out: Path) -> bool:
+    """Whether every task of the sections has a time; the device is held meanwhile."""
+    device, fine = CudaDevice(), True
+    about = {**gpu(), "date": today(), "torch": importlib.import_module("torch").__version__}
+    sections = {name: functools.partial(kernelbench_baselines.SECTIONS[name], checkout) for name in names}
+    with device_lock(device.lock):
+        for name, found, seconds in each_run(sections, lambda text: {"failed": text}):
+            write(out / f"kernelbench_{name}.json", {**about, "commit": commit_of(checkout), **found})
+            print("\n".join(kernelbench_baselines.tables(found)), f"\n-- {name} {seconds:.1f}s", flush=True)
+            fine = fine and bool(found.get(name)) and all("seconds" in row["eager"] for row in found[name].values())
+    device.close()
+    return fine
+
+
 def judge_part(checkout: Path, files: list[File], path: Path) -> None:
     """Judge these files one after the other, and write what came of them."""
     rows = []
@@ -272,13 +289,15 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=3, help="processes that judge")
     parser.add_argument("--table", type=Path, help="only print the table of a record")
     parser.add_argument("--merge", type=Path, help="only merge what a run that was cut short left in this folder")
+    parser.add_argument("--sections", nargs="*", default=[], choices=kernelbench_baselines.SECTIONS)
     parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     checkout = given.checkout / "KernelBench" if (given.checkout / "KernelBench").is_dir() else given.checkout
     files = [file for file in FILES if not given.files or any(part in file.path for part in given.files)]
     os.environ.setdefault("WARPSMITH_COMPILE_SECONDS", COMPILE_SECONDS)
     if given.table is not None:
-        print("\n".join(table(json.loads(given.table.read_text()))))
+        record = json.loads(given.table.read_text())
+        print("\n".join(table(record) if "files" in record else kernelbench_baselines.tables(record)))
         return
     if given.merge is not None:
         merged(given.merge, [file.path for file in FILES])
@@ -286,6 +305,8 @@ def main() -> None:
     if given.part is not None:
         judge_part(checkout, files, given.part)
         return
+    if given.sections:
+        sys.exit(not baseline_sections(checkout, given.sections, out_folder()))
     if given.dry_run:
         sys.exit(not dry_run(checkout, files))
     sys.exit(not measure(checkout, files, out_folder(), given.parts))
