@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from tools.clock import Allowance, Clocks, Reading
 from tools.contract import Scalar, Signature, Tensor, slots
 from tools.cuda_device import CudaDevice
-from tools.cuda_sanitizer import encode_plan, outcome_of, read_finding
+from tools.cuda_sanitizer import LEAK_CALLS, LEAKS, Left, encode_plan, leak_outcome, outcome_of, read_finding, read_left
 from tools.errors import InfrastructureError
 from tools.facts import TaskFacts
 from tools.messages import MESSAGE, MESSAGE_BYTES, Kind, Place
@@ -123,6 +123,29 @@ def test_a_sanitizer_that_could_not_look_is_no_acquittal() -> None:
     assert outcome_of("memcheck", finished(0, "")).trouble
     assert "more than" in outcome_of("memcheck", finished(-9, clean, timed_out=True)).trouble
     assert outcome_of("racecheck", finished(77, said_by("cuda_race"))).finding is not None
+
+
+LEFT = """replay: done
+========= Leaked 4,194,304 bytes at 0x7f2b40000000
+=========     Saved host backtrace up to driver entry point at allocation time
+=========
+========= LEAK SUMMARY: 16777216 bytes leaked in 4 allocations
+========= ERROR SUMMARY: 4 errors
+"""
+
+
+def test_what_a_kernel_keeps_is_no_finding_and_what_grows_is() -> None:
+    kept, clean = outcome_of(LEAKS, finished(77, LEFT)), outcome_of(LEAKS, finished(0, "replay: done\n"))
+    assert kept == clean and clean.finding is None and not clean.trouble
+    first = read_left(LEFT)
+    assert first == Left(4, 16 << 20) and read_left("========= ERROR SUMMARY: 0 errors") == Left(0, 0)
+    assert leak_outcome(first, first, clean).finding is None
+    assert leak_outcome(first, Left(7, 28 << 20), clean).finding is None  # not in every call
+    grown = leak_outcome(first, Left(4 + LEAK_CALLS, 32 << 20), clean).finding
+    assert grown is not None and "4,194,304 bytes a call" in grown.summary
+    broken = finished(77, "========= Invalid __global__ read of size 4 bytes\n" + LEFT)
+    found = outcome_of(LEAKS, broken).finding
+    assert found is not None and "(memcheck)" in found.summary
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from toolkit import needs_nvcc
 from tools.cpu_device import CpuDevice
 from tools.cuda_look import tell
 from tools.cuda_process import Host
-from tools.cuda_sanitizer import FOUND, Outcome, Sanitizing
+from tools.cuda_sanitizer import FOUND, LEAKS, Outcome, Sanitizing
 from tools.device import Look
 from tools.judge import Judge
 from tools.process import is_running, run_command
@@ -180,6 +180,34 @@ def test_its_jobs_run_at_once_and_confined(tool: Path, tmp_path: Path) -> None:
     tell(evidence, ["even", "odd"], [memcheck, initcheck])
     assert evidence.details["checked"] == ["even/memcheck"]
     assert evidence.details["could_not_check"] == ["odd/initcheck: it ended with exit code 3: nothing"]
+
+
+LEAKY = """#!/bin/sh
+for word in "$@"; do calls="$word"; done
+echo "replay: done"
+echo "========= LEAK SUMMARY: $(({bytes})) bytes leaked in $(({count})) allocations"
+echo "========= ERROR SUMMARY: $(({count})) errors"
+exit 77
+"""
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("count", "size", "says"),
+    [("calls + 1", "4194304 * calls + 512", "4,194,304 bytes a call"), ("1", "4194304", ""), ("9", "9 * 512", "")],
+)
+def test_only_what_grows_with_every_call_is_a_leak(
+    tool: Path, tmp_path: Path, count: str, size: str, says: str
+) -> None:
+    tool.write_text(LEAKY.replace("{bytes}", size).replace("{count}", count))
+    tool.chmod(0o755)
+    (tmp_path / "built.so").write_text("the kernel")
+    host = Host("GPU-0", Path("/nowhere"), detect(), None)
+    with Sanitizing(host, lambda _: b"plan", [(LEAKS, "0")]) as running:
+        running.load(tmp_path / "built.so")
+        (outcome,) = running.outcomes()
+    assert outcome.trouble == "" and (outcome.finding is not None) == bool(says)
+    assert says in (outcome.finding.summary if outcome.finding else "")
 
 
 @needs_nvcc

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CudaLook:
-    """See `tools.device.Look`: memcheck on every workload, racecheck and initcheck on the smallest."""
+    """See `tools.device.Look`: memcheck on every workload, the other tools on the smallest."""
 
     def __init__(self, host: Host, judge: Judge) -> None:
         self._names = judge.names

@@ -34,6 +34,9 @@ void* opened_when_there(const char* path) {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
+/// After the destructors of the kernel's library, which give back what it kept: they were registered later.
+void give_back_device() { cudaDeviceReset(); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -42,7 +45,10 @@ int main(int argc, char** argv) {
     if (file == nullptr) return 5;
     uint64_t count;
     read_exactly(file, &count, sizeof count);
+    require(cudaFree(nullptr), "context");
+    atexit(give_back_device);
     std::vector<uint64_t> arguments(count);
+    std::vector<void*> taken;
     for (auto& argument : arguments) {
         Slot slot;
         read_exactly(file, &slot, sizeof slot);
@@ -55,6 +61,7 @@ int main(int argc, char** argv) {
         if (slot.filled && slot.bytes)
             require(cudaMemcpy(block, content.data(), slot.bytes, cudaMemcpyHostToDevice), "upload");
         argument = reinterpret_cast<uint64_t>(block);
+        taken.push_back(block);
     }
     cudaStream_t stream;
     require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
@@ -66,9 +73,12 @@ int main(int argc, char** argv) {
     void* scratch = nullptr;
     const int64_t wanted = scratch_bytes == nullptr ? 0 : scratch_bytes(arguments.data());
     if (wanted > 0) require(cudaMalloc(&scratch, static_cast<size_t>(wanted)), "scratch");
+    taken.push_back(scratch);
     for (int call = 0; call < atoi(argv[3]); ++call) solve(arguments.data(), scratch, stream);
     require(cudaGetLastError(), "launch");
     require(cudaDeviceSynchronize(), "kernel");
+    for (void* block : taken) cudaFree(block);
+    cudaStreamDestroy(stream);
     puts("replay: done");
     return 0;
 }
