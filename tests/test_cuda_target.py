@@ -329,6 +329,15 @@ def test_a_worker_may_map_the_driver_but_no_library_that_computes() -> None:
         ("#define T 1024\n__global__ void __launch_bounds__(2 * T) k() {}", "", 3, "2048 threads"),
         ("constexpr int T = 1 << 10;\n" + COPY, "copy<<<1, dim3(T, 2), 0, stream>>>(args.a, args.out);", 5, "2048"),
         (COPY, "const dim3 block(64, 32);\ncopy<<<1, block>>>(args.a, args.out);", 5, "2048 threads"),
+        (COPY, "copy<<<1, 128, 300 * 1024, stream>>>(args.a, args.out);", 4, "more than 49152 must be asked for"),
+        ("constexpr int T = 200;\n" + COPY, "copy<<<1, T, T * T * sizeof(float2)>>>(args.a, args.out);", 5, "320000"),
+        (
+            COPY,
+            "cudaFuncSetAttribute(copy, cudaFuncAttributeMaxDynamicSharedMemorySize, 300 * 1024);\n"
+            "copy<<<1, 128, 300 * 1024, stream>>>(args.a, args.out);",
+            5,
+            "307200 bytes of dynamic shared memory: sm_90a has at most 232448 for a block",
+        ),
         ("__global__ void k() {\n __shared__ float a[task::Args::a_d0][60];\n}", "", 3, "240000 bytes"),
         ("__global__ void k() {\n __shared__ double a[20000];\n__shared__ char b[4][20000]; }", "", 3, "240000 bytes"),
     ],
@@ -364,6 +373,17 @@ def test_a_launch_that_may_not_happen_is_left_to_the_run() -> None:
         assert foreseen_faults(kernel(source(body=body)), HEADER, "sm_90a") == ()
 
 
+def test_shared_memory_that_a_launch_may_have_is_left_to_the_run() -> None:
+    asked = "cudaFuncSetAttribute(copy, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 * 1024);\n"
+    for body in (
+        "copy<<<1, 128, 48 * 1024, stream>>>(args.a, args.out);",
+        asked + "copy<<<1, 128, 200 * 1024, stream>>>(args.a, args.out);",
+        "copy<<<1, 128, args.a_d0 > 5 ? 300000 : 0, stream>>>(args.a, args.out);",
+        "if (args.a_d0 > 5000) copy<<<1, 128, 300 * 1024>>>(args.a, args.out);",
+    ):
+        assert foreseen_faults(kernel(source(body=body)), HEADER, "sm_90a") == ()
+
+
 def test_values_from_outside_replace_guarded_defaults_only() -> None:
     guarded = "#ifndef T\n#define T 256\n#endif\n__global__ void __launch_bounds__(T) k() {}"
     assert foreseen_faults(kernel(source(guarded)), HEADER, "sm_90a") == ()
@@ -375,7 +395,8 @@ def test_values_from_outside_replace_guarded_defaults_only() -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [("7 / 2", 3), ("-7 / 2", -3), ("(A + 3) / 4 * 2", 4), ("1u << 4", 16), ("0x10", 16), ("A % 4", 2), ("B", None),
-     ("A > 2 ? 1 : 2", None), ("sizeof(int)", None), ("1 / 0", None), ("", None), ("1.5 * 2", None)],
+     ("A > 2 ? 1 : 2", None), ("sizeof(int)", 4), ("A * A * sizeof(double)", 288),
+     ("sizeof(Tile)", None), ("sizeof args", None), ("1 / 0", None), ("", None), ("1.5 * 2", None)],
 )  # fmt: skip
 def test_expressions_are_integers_or_unknown(text: str, value: int | None) -> None:
     assert evaluate(text, {"A": 6}) == value

@@ -1,5 +1,5 @@
-"""Faults of a CUDA kernel's configuration that arithmetic can tell before nvcc runs: blocks with too many threads, and
-more static shared memory than there is.
+"""Faults of a CUDA kernel's configuration that arithmetic can tell before nvcc runs: blocks with too many threads, more
+shared memory than there is, static or asked for at the launch, and more than is granted unasked.
 
 Only what is certain is told. A name that is defined twice, a template, code under `#if`, an expression beyond integer
 arithmetic: all that is left to the compiler.
@@ -16,7 +16,7 @@ from typing import Final
 
 from tools.records import Diagnostic, Kernel
 from tools.screen import without_comments
-from tools.targets.occupancy import MOST_THREADS, static_shared_limit
+from tools.targets.occupancy import MOST_THREADS, STATIC_SHARED, limits_of, static_shared_limit
 
 Constants = dict[str, int]
 
@@ -43,6 +43,9 @@ _SHARED = re.compile(
 _SOLVE = re.compile(r"\bsolve\s*\([^;{}]*\)\s*\{")
 _LAUNCH = re.compile(r"[;}]?(?P<before>[^;{}]*)<<<(?P<arguments>[^;{}]*?)>>>")
 _BLOCK = re.compile(r"\bdim3\s+(?P<name>\w+)\s*\((?P<extents>[^;{}]*)\)\s*;")
+_SIZEOF = re.compile(r"\bsizeof\s*\(\s*(?:task::)?(?P<type>\w+)\s*\)")
+_GRANTED = re.compile(r"FuncSetAttribute|MaxDynamicSharedMemorySize|MAX_DYNAMIC_SHARED_SIZE_BYTES")
+"""What a kernel names that asks for more dynamic shared memory than every launch may have."""
 _OPERATORS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -63,7 +66,26 @@ def foreseen_faults(kernel: Kernel, header: str, architecture: str) -> tuple[Dia
 
     texts = {path: certain(text) for path, text in kernel.files.items()}
     constants = _constants([certain(header), *texts.values()], kernel.defines)
-    return tuple(fault for path, text in texts.items() for fault in _faults(path, text, constants, architecture))
+    asks = any(_GRANTED.search(text) for text in kernel.files.values())
+    shared = _dynamic_limit(architecture, asks=asks)
+    return tuple(
+        fault
+        for path, text in texts.items()
+        for fault in (
+            *_faults(path, text, constants, architecture),
+            *_launch_faults(path, text, constants, architecture, shared),
+        )
+    )
+
+
+def _dynamic_limit(architecture: str, *, asks: bool) -> tuple[int, str] | None:
+    """Bytes that a launch may ask for, and why no more; None when the architecture is unknown."""
+    limits = limits_of(architecture)
+    if limits is None:
+        return None
+    if asks:
+        return limits.shared_of_block, f"{architecture} has at most {limits.shared_of_block} for a block"
+    return STATIC_SHARED, f"more than {STATIC_SHARED} must be asked for by cudaFuncSetAttribute"
 
 
 def _faults(path: str, text: str, constants: Constants, architecture: str) -> Iterator[Diagnostic]:
@@ -83,10 +105,10 @@ def _faults(path: str, text: str, constants: Constants, architecture: str) -> It
             message = f"{total} bytes of static shared memory: {architecture} has at most {most} for a block"
             yield _fault(path, text, kernel.end() + arrays[0][0].start(), message)
 
-    yield from _launch_faults(path, text, constants, architecture)
 
-
-def _launch_faults(path: str, text: str, constants: Constants, architecture: str) -> Iterator[Diagnostic]:
+def _launch_faults(
+    path: str, text: str, constants: Constants, architecture: str, shared: tuple[int, str] | None
+) -> Iterator[Diagnostic]:
     """Launches in `solve` that are made whatever the arguments."""
     for solve in _SOLVE.finditer(text):
         body = _body(text, solve.end())
@@ -97,6 +119,7 @@ def _launch_faults(path: str, text: str, constants: Constants, architecture: str
                 r"\b(if|else|for|while)\b", launch["before"]
             ):
                 continue
+            place = solve.end() + launch.start("before")
             arguments = _parts(launch["arguments"])
             size = arguments[1].strip() if len(arguments) > 1 else ""
             inline = re.fullmatch(r"dim3\s*\((.*)\)", size, re.DOTALL)
@@ -104,12 +127,16 @@ def _launch_faults(path: str, text: str, constants: Constants, architecture: str
             threads = math.prod(extent for extent in extents if extent is not None)
             if None not in extents and threads > MOST_THREADS:
                 message = f"a block of {threads} threads: {architecture} has at most {MOST_THREADS}"
-                yield _fault(path, text, solve.end() + launch.start("before"), message)
+                yield _fault(path, text, place, message)
+            dynamic = evaluate(arguments[2], constants) if len(arguments) > 2 else None
+            if dynamic is not None and shared is not None and dynamic > shared[0]:
+                yield _fault(path, text, place, f"{dynamic} bytes of dynamic shared memory: {shared[1]}")
 
 
 def evaluate(expression: str, constants: Mapping[str, int]) -> int | None:
     """The value of an integer expression of C; None when it is not certain."""
-    text = re.sub(r"\b(?:task::)?(?:Args::)?([A-Za-z_]\w*)", r"\1", expression.strip())
+    sized = _SIZEOF.sub(lambda match: str(_SIZES.get(match["type"], match[0])), expression.strip())
+    text = re.sub(r"\b(?:task::)?(?:Args::)?([A-Za-z_]\w*)", r"\1", sized)
     text = re.sub(r"\b(0[xX][\da-fA-F]+|\d+)[uUlLzZ]*\b", r"\1", text.replace("'", ""))
     try:
         return _value(ast.parse(text.replace("/", "//"), mode="eval").body, constants)
