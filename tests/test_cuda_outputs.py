@@ -1,17 +1,14 @@
-"""Where arrays lie and are mapped on a GPU: the same for every evaluation, and never twice at once."""
+"""Where outputs lie on a GPU: the same for every evaluation, and never for two workers at once that take turns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import count, pairwise
+from itertools import count
 from typing import cast
 
 import pytest
 
-from tools.cuda_memory import PLACEMENTS, Places
 from tools.cuda_outputs import OutputPool, Outputs
-
-MIB, GIB = 1 << 20, 1 << 30
 
 
 @dataclass(eq=False)
@@ -87,16 +84,3 @@ def test_nothing_of_what_they_held_is_left() -> None:
     assert cast("Block", outputs[0]).told == ["cleared", "cleared"]
     shared.close()
     assert cast("Block", outputs[0]).told[-1] == "closed"
-
-
-def test_the_same_blocks_are_mapped_at_the_same_addresses() -> None:
-    sizes = [8 * MIB, 2 * MIB, 30 * GIB, 4 * MIB]
-    mapped = [[(address, size) for size in sizes for address in [places.take(size)]] for places in both()]
-    assert mapped == [[(address, size) for size in sizes for address in [places.take(size)]] for places in both()]
-    ranges = sorted((address, address + size) for placement in mapped for address, size in placement)
-    assert all(begin % (2 * MIB) == 0 for begin, _ in ranges)
-    assert all(end < begin for (_, end), (begin, _) in pairwise(ranges)), "what lies behind a block must not be mapped"
-
-
-def both() -> list[Places]:
-    return [Places(placement) for placement in range(PLACEMENTS)]

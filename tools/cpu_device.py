@@ -61,10 +61,7 @@ class CpuDevice:
     def buffers(self, signature: Signature, signatures: Sequence[Signature]) -> WorkloadBuffers:
         return WorkloadBuffers(signature, signatures)
 
-    def worker(
-        self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None, *, again: bool = False
-    ) -> Worker:
-        del again
+    def worker(self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None) -> Worker:
         assert build.library is not None
         return Worker(build.library, buffers, WorkerLimits(omp_threads=omp_threads), self.sandbox)
 

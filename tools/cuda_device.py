@@ -124,13 +124,11 @@ class CudaDevice:
     def buffers(self, signature: Signature, signatures: Sequence[Signature]) -> DeviceInputs:
         return DeviceInputs(signature, signatures, 0, self._content)
 
-    def worker(
-        self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None, *, again: bool = False
-    ) -> Worker:
+    def worker(self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None) -> Worker:
         del omp_threads
         assert build.library is not None
         worker = self.shared_worker(buffers)
-        worker.load(build.library, placement=int(again))
+        worker.load(build.library)
         return worker
 
     def shared_worker(self, buffers: Sequence[WorkloadBuffers]) -> CudaWorker:

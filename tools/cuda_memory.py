@@ -2,10 +2,6 @@
 
 A block is one physical allocation, exported as a file descriptor and mapped by whoever holds it; a worker maps inputs
 read-only, so that the device itself refuses a write. Needs a current context. Not covered: several devices.
-
-Where arrays are mapped matters for time, and more than where they lie: on an H200 a softmax of 8 us takes 7.2 to 9.5 us
-at one address or another (tests/golden/h200/speed/addresses.json), and one of 12 us up to 19. So all workers map the
-same blocks at the same addresses.
 """
 
 from __future__ import annotations
@@ -19,13 +15,6 @@ from typing import Any
 LIBRARY = "libcuda.so.1"
 _POSIX_FD, _PINNED, _ON_DEVICE = 1, 1, 1
 _READ, _READ_WRITE = 1, 3
-PLACEMENTS = 2
-"""Ways to place the same blocks. A kernel that is fast in one of them may be lucky."""
-_FIRST_ADDRESSES = (0x2001_4000_0000, 0x1000_0000_0000)
-"""By placement. Nothing else lies there: programs and what they allocate are near 0x5555_0000_0000 and
-0x7fff_0000_0000."""
-_HOLES = (2 << 20, 34 << 20)
-"""Bytes behind each block that are not mapped, by placement. Multiples of the pages' 2 MiB."""
 
 
 class _Cuda:
@@ -64,20 +53,6 @@ class _Access(ctypes.Structure):
     _fields_ = (("location", _Location), ("flags", ctypes.c_int))
 
 
-class Places:
-    """Addresses for blocks, one after the other: the same for the same sizes, in any process."""
-
-    def __init__(self, placement: int) -> None:
-        """placement: below PLACEMENTS."""
-        self._next = _FIRST_ADDRESSES[placement]
-        self._hole = _HOLES[placement]
-
-    def take(self, size: int) -> int:
-        """For a block of `size` bytes, a multiple of the granularity."""
-        address, self._next = self._next, self._next + size + self._hole
-        return address
-
-
 @functools.cache
 def driver() -> ctypes.CDLL:
     """The driver's library. OSError where there is none."""
@@ -108,13 +83,13 @@ def granularity(device: int) -> int:
 class SharedBlock:
     """A mapped block of `size` bytes at `address`. The one that `create` makes owns the descriptor `fd`."""
 
-    def __init__(self, handle: int, size: int, device: int, *, writable: bool, fd: int = -1, at: int = 0) -> None:
+    def __init__(self, handle: int, size: int, device: int, *, writable: bool, fd: int = -1) -> None:
         self._handle = ctypes.c_ulonglong(handle)
         self.size = size
         self.fd = fd
         self._address = ctypes.c_ulonglong()
         reserved = ctypes.c_size_t(size)
-        call("cuMemAddressReserve", ctypes.byref(self._address), reserved, ctypes.c_size_t(0), ctypes.c_ulonglong(at),
+        call("cuMemAddressReserve", ctypes.byref(self._address), reserved, ctypes.c_size_t(0), ctypes.c_ulonglong(0),
              ctypes.c_ulonglong(0))  # fmt: skip
         call("cuMemMap", self._address, reserved, ctypes.c_size_t(0), self._handle, ctypes.c_ulonglong(0))
         access = _Access(_Location(_ON_DEVICE, device), _READ_WRITE if writable else _READ)
@@ -134,11 +109,11 @@ class SharedBlock:
         return cls(handle.value, size, device, writable=True, fd=fd.value)
 
     @classmethod
-    def open(cls, fd: int, size: int, device: int, *, writable: bool, at: int = 0) -> SharedBlock:
-        """Map the block behind another process's descriptor: at that address, or elsewhere where it is taken or 0."""
+    def open(cls, fd: int, size: int, device: int, *, writable: bool) -> SharedBlock:
+        """Map the block behind another process's descriptor."""
         handle = ctypes.c_ulonglong()
         call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), _POSIX_FD)
-        return cls(handle.value, size, device, writable=writable, at=at)
+        return cls(handle.value, size, device, writable=writable)
 
     @property
     def address(self) -> int:

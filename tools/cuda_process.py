@@ -19,7 +19,7 @@ from tools.cuda_buffers import DeviceInputs, DeviceOutputs
 from tools.cuda_flush import ColdCache
 from tools.cuda_outputs import OutputPool
 from tools.errors import InfrastructureError
-from tools.messages import CALLS_SHIFT, LOAD, PLACEMENT_SHIFT, REQUEST
+from tools.messages import CALLS_SHIFT, LOAD, REQUEST
 from tools.nvml import Monitor
 from tools.process import descendants
 from tools.sandbox import Confinement, Sandbox
@@ -87,6 +87,10 @@ class CudaWorker(Worker):
     """A `Worker` whose kernel runs on a GPU. Its `Call.inner` is the time between events around the kernel's work, with
     launches queued ahead; `outer` is the judge's span less the delay and the copy that it ordered itself.
 
+    All of them have the same addresses, since these matter for time, and more than where arrays lie in the device's
+    memory: on an H200 a softmax of 8 us takes 7.2 to 9.5 us at one address or another
+    (tests/golden/h200/speed/addresses.json).
+
     Pausing stops its threads, not the device: what the device still does has no part in what `fetch` brings.
 
     It comes up without its kernel, beside whatever the judge does meanwhile, and takes one in when it is told to.
@@ -107,21 +111,18 @@ class CudaWorker(Worker):
         self._row_launching = 0
         self._inbox = cuda_programs.inbox()
         self.buffers = tuple(buffers)
-        self._placement = 0
         self._current: int | None = None
         """The kernel that calls go to."""
         super().__init__(self._inbox / KERNEL, buffers, LIMITS, host.sandbox)
 
-    def load(self, library: Path, number: int = 0, placement: int = 0) -> None:
+    def load(self, library: Path, number: int = 0) -> None:
         """Wait until it is up, and have it take this kernel in: it is ready for calls then. WorkerFailed when the
         library does not load, InfrastructureError when the worker did not start. Variants of one kernel, of which
-        nothing is believed but that they are worth a closer look, may share a worker by their numbers. The placement
-        is that of the arrays (`tools.cuda_memory`)."""
+        nothing is believed but that they are worth a closer look, may share a worker by their numbers."""
         try:
             if self._current is None:
                 self._come_up()
             shutil.copyfile(library, self._inbox / (f"{KERNEL}.{number}" if number else KERNEL))
-            self._placement = placement
             self._order(number)
         except BaseException:
             self.close()
@@ -142,7 +143,7 @@ class CudaWorker(Worker):
 
     def _order(self, number: int) -> None:
         paused = self._paused
-        self._send(REQUEST.pack(0, LOAD, number | self._placement << PLACEMENT_SHIFT))
+        self._send(REQUEST.pack(0, LOAD, number))
         if paused:
             self.resume()
         self._require_ready()
@@ -221,6 +222,7 @@ class CudaWorker(Worker):
                 devices=device_files(),
                 open_files=1024,
                 proc=True,
+                fixed_addresses=True,
             ),
             environment={
                 **driver_environment(self._host.uuid),

@@ -19,13 +19,12 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tools.cuda_flush import ColdCache
-from tools.cuda_memory import PLACEMENTS, DriverError, Places, SharedBlock, call, driver, error_name
-from tools.messages import CALLS_SHIFT, LOAD, MESSAGE, PLACEMENT_SHIFT, REQUEST, Kind, Place
+from tools.cuda_memory import DriverError, SharedBlock, call, driver, error_name
+from tools.messages import CALLS_SHIFT, LOAD, MESSAGE, REQUEST, Kind, Place
 
 if TYPE_CHECKING:
     import pycuda.driver as cuda
@@ -43,8 +42,8 @@ RESTRAINT = 5
 class Workload:
     """What one workload's call needs."""
 
-    arguments: Sequence[Any]
-    """Arrays of 8-byte slots, by placement."""
+    arguments: Any
+    """An array of 8-byte slots."""
     scalars: list[tuple[int, int]]
     """Slot and offset in the host's memory."""
     outputs: SharedBlock
@@ -87,20 +86,16 @@ class Worker:
         self._grid = (HOLD_BLOCKS * device.get_attribute(cuda.device_attribute.MULTIPROCESSOR_COUNT), 1)
         self._stream = cuda.Stream()
         self._begin, self._end = cuda.Event(), cuda.Event()
-        places = [Places(placement) for placement in range(PLACEMENTS)]
-        self._workloads = [_map(each, plan["device"], places) for each in plan["workloads"]]
+        self._workloads = [_map(each, plan["device"]) for each in plan["workloads"]]
         self._scalars = [mmap.mmap(each["host"], 0, prot=mmap.PROT_READ) for each in plan["workloads"]]
         self._hold.prepared_async_call(self._grid, (HOLD_THREADS, 1, 1), self._stream, 1000)
         self._context.synchronize()
         for descriptor in plan["descriptors"]:
             os.close(descriptor)
         self._kernels: dict[int, tuple[Any, Any]] = {}
-        self._placement = 0
 
-    def use(self, number: int, library: str, placement: int) -> None:
-        """The kernel of the library is called from now on, with its arrays there. It is taken in, and its constructors
-        run, the first time."""
-        self._placement = placement
+    def use(self, number: int, library: str) -> None:
+        """The kernel of the library is called from now on. It is taken in, and its constructors run, the first time."""
         if number not in self._kernels:
             self._kernels[number] = self._taken_in(library)
         self._solve, self._scratch_bytes = self._kernels[number]
@@ -169,10 +164,9 @@ class Worker:
     def _ready(self, number: int) -> tuple[Workload, int]:
         """The workload with its current scalars, and the address of its arguments."""
         workload = self._workloads[number]
-        arguments = workload.arguments[self._placement]
         for slot, offset in workload.scalars:
-            arguments[slot] = struct.unpack_from("=Q", self._scalars[number], offset)[0]
-        return workload, ctypes.addressof(arguments)
+            workload.arguments[slot] = struct.unpack_from("=Q", self._scalars[number], offset)[0]
+        return workload, ctypes.addressof(workload.arguments)
 
     def _scratch(self, workload: Workload, arguments: int) -> int:
         wanted = 0 if self._scratch_bytes is None else self._scratch_bytes(arguments)
@@ -187,18 +181,18 @@ class Worker:
         return int(workload.scratch) if wanted else 0
 
 
-def _map(plan: dict[str, Any], device: int, placements: Sequence[Places]) -> Workload:
-    def block(name: str, places: Places, *, writable: bool) -> SharedBlock:
+def _map(plan: dict[str, Any], device: int) -> Workload:
+    def block(name: str, *, writable: bool) -> SharedBlock:
         descriptor, size = plan[name]
-        return SharedBlock.open(descriptor, size, device, writable=writable, at=places.take(size))
+        return SharedBlock.open(descriptor, size, device, writable=writable)
 
-    slots, arguments = plan["slots"], []
-    for places in placements:
-        inputs, outputs = block("inputs", places, writable=False), block("outputs", places, writable=True)
-        bases = {"input": inputs.address, "output": outputs.address, "value": 0, "scalar": 0}
-        arguments.append((ctypes.c_uint64 * max(len(slots), 1))(*(bases[kind] + value for kind, value in slots)))
+    inputs, outputs = block("inputs", writable=False), block("outputs", writable=True)
+    snapshot = block("snapshot", writable=True)
+    bases = {"input": inputs.address, "output": outputs.address, "value": 0, "scalar": 0}
+    slots = plan["slots"]
+    arguments = (ctypes.c_uint64 * max(len(slots), 1))(*(bases[kind] + value for kind, value in slots))
     scalars = [(number, value) for number, (kind, value) in enumerate(slots) if kind == "scalar"]
-    return Workload(arguments, scalars, outputs, block("snapshot", placements[0], writable=True))
+    return Workload(arguments, scalars, outputs, snapshot)
 
 
 def _read(descriptor: int, size: int) -> bytes:
@@ -227,8 +221,7 @@ def main() -> None:
     while True:
         nonce, workload, order = REQUEST.unpack(_read(requests, REQUEST.size))
         if workload == LOAD:
-            placement, number = divmod(order, 1 << PLACEMENT_SHIFT)
-            worker.use(number, f"{sys.argv[3]}.{number}" if number else sys.argv[3], placement)
+            worker.use(order, f"{sys.argv[3]}.{order}" if order else sys.argv[3])
             reporter.send(nonce, Kind.READY)
             continue
         calls, delay = divmod(order, 1 << CALLS_SHIFT)

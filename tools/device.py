@@ -117,11 +117,8 @@ class Device(Protocol):
         """Inputs of one workload, shared by all workers. InfrastructureError when there is no room."""
         ...
 
-    def worker(
-        self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None, *, again: bool = False
-    ) -> Worker:
-        """A new worker that holds the kernel. One that is to confirm what another has shown (`again`) finds its arrays
-        at other addresses, where these matter for time. Raises WorkerFailed and InfrastructureError."""
+    def worker(self, build: Build, buffers: Sequence[WorkloadBuffers], omp_threads: int | None) -> Worker:
+        """A new worker that holds the kernel. Raises WorkerFailed and InfrastructureError."""
         ...
 
     def shared_worker(self, buffers: Sequence[WorkloadBuffers]) -> SharedWorker | None:

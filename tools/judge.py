@@ -235,10 +235,9 @@ class Judge:
             return self.device.torch.build(kernel, self.calls, self.source.libraries)
         return self.target.compile_kernel(kernel, self.header, variant, self.source.libraries)
 
-    def runner(self, build: Build, *, omp_threads: int | None = None, again: bool = False) -> Runner:
-        """A runner in a new worker of its own (`again`: see `Device.worker`). Raises WorkerFailed when the library does
-        not load."""
-        return self.runner_of(self._worker(build, omp_threads, again))
+    def runner(self, build: Build, *, omp_threads: int | None = None) -> Runner:
+        """A runner in a new worker of its own. Raises WorkerFailed when the library does not load."""
+        return self.runner_of(self._worker(build, omp_threads))
 
     def runner_of(self, worker: Worker, patience: float = 1.0) -> Runner:
         """A runner in `worker`, which may take `patience` times the usual time."""
@@ -252,11 +251,11 @@ class Judge:
         """A runner of one of the kernels that the worker has taken in."""
         return Tenant(shared, number, self.buffers, self.timeouts, self._means())
 
-    def rival(self, kernel: Kernel, *, again: bool = False) -> Rival:
+    def rival(self, kernel: Kernel) -> Rival:
         """The incumbent in a new worker of its own. Raises InfrastructureError when it can't run any more."""
         build = self.build_variant(kernel, "release")
         try:
-            return self._runner(Rival, self._worker(build, None, again))
+            return self._runner(Rival, self._worker(build, None))
         except WorkerFailed as failure:
             raise InfrastructureError(f"the incumbent does not load: it {failure.message}") from failure
 
@@ -271,12 +270,12 @@ class Judge:
         assert self._yardstick is not None
         return Means(self._yardstick.round_trip, self.device.flush, self.device.allowance)
 
-    def _worker(self, build: Build, omp_threads: int | None, again: bool) -> Worker:
+    def _worker(self, build: Build, omp_threads: int | None) -> Worker:
         if build.library is None:
             raise InfrastructureError(f"the kernel {build.report.kernel} has no build to run")
         if build.language == "torch":
             return self.device.torch.worker(build, self.calls, self.buffers, omp_threads)
-        return self.device.worker(build, self.buffers, omp_threads, again=again)
+        return self.device.worker(build, self.buffers, omp_threads)
 
     def may_map(self, library: str) -> bool:
         """Whether a kernel's worker may have a file of this name mapped."""

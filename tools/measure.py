@@ -1,9 +1,9 @@
 """How long a kernel takes and whether it beats the incumbent: two sessions, the second in fresh processes.
 
-A process can be lucky or unlucky as a whole (where its memory lies; on a GPU the processes of one session share that
-luck, and the other session has another), and a kernel can behave well only in its first process. So a kernel is called
-faster only where the first session says so alone and both say so together, and where the fresh one alone points the
-same way. The last measurement of a winner races both sessions in any case, and both together decide.
+A process can be lucky or unlucky as a whole (where its memory lies), and a kernel can behave well only in its first
+process. So a kernel is called faster only where the first session says so alone and both say so together, and where
+the fresh one alone points the same way. The last measurement of a winner races both sessions in any case, and both
+together decide.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Measurement:
     def race_afresh(self) -> None:
         """The second session. Without a decision to confirm it only re-times the kernel, but for a last measurement: it
         is about how the two stand to each other, whichever way that is."""
-        runner = self._processes.enter_context(self._judge.runner(self._build, again=True))
+        runner = self._processes.enter_context(self._judge.runner(self._build))
         confirm = self.would_win or self._with_baseline
         session = self._session(runner, alone=not confirm)
         self._run(session, SECONDS * (AFRESH if confirm else AFRESH / 2), least=5 if confirm else 3)
@@ -191,7 +191,7 @@ class Measurement:
     def _session(self, runner: Runner, *, alone: bool = False) -> Session:
         rival = None
         if self._incumbent is not None and not alone:
-            rival = self._processes.enter_context(self._judge.rival(self._incumbent, again=bool(self._sessions)))
+            rival = self._processes.enter_context(self._judge.rival(self._incumbent))
         here = self._with_baseline and not self._judge.reference.on_gpu
         baseline = BaselineRunner(self._judge.reference) if here else None
         runner.drop_readings()

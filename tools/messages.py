@@ -13,9 +13,7 @@ REQUEST = struct.Struct("=QiI")
 number of calls in a row above CALLS_SHIFT (0: one call that is timed)."""
 CALLS_SHIFT = 20
 LOAD = -2
-"""Instead of a workload (on a GPU): take in the kernel whose number the last field is, or go back to it, with the
-placement of its arrays (`tools.cuda_memory`) above PLACEMENT_SHIFT."""
-PLACEMENT_SHIFT = 24
+"""Instead of a workload (on a GPU): take in the kernel whose number the last field is, or go back to it."""
 MESSAGE = struct.Struct("=QIiQiiii88s")
 MESSAGE_BYTES = MESSAGE.size
 

@@ -24,7 +24,6 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 from recording import Report, Sections, asked_of, each_run, machine, out_folder, parser_of, write  # noqa: E402
 
-from tools.cuda_memory import PLACEMENTS  # noqa: E402
 from tools.judge import Judge, open_task  # noqa: E402
 from tools.race import Inspection, Race, Terms  # noqa: E402
 from tools.records import Accepted, Kernel  # noqa: E402
@@ -72,14 +71,13 @@ def apart(found: Samples) -> Report:
 
 
 def in_workers(judge: Judge, build: Build) -> Report:
-    """A new worker each time, with its arrays in either of their placements."""
-    found: list[Samples] = [{} for _ in range(PLACEMENTS)]
+    """A new worker each time."""
+    found: Samples = {}
     with judge.lock():
         for _ in range(TIMES):
-            for placement, samples in enumerate(found):
-                with judge.runner(build, again=bool(placement)) as runner:
-                    timed(judge, runner, samples)
-    return {f"placement {placement}": apart(samples) for placement, samples in enumerate(found)}
+            with judge.runner(build) as runner:
+                timed(judge, runner, found)
+    return apart(found)
 
 
 @SECTIONS.section
@@ -139,8 +137,7 @@ def itself() -> Report:
 
 def told(found: Report) -> Report:
     """What fits into a line."""
-    parts = {name: part["spread"] for name, part in found.items() if isinstance(part, dict) and "spread" in part}
-    return parts or {name: value for name, value in found.items() if name not in ("rows", "deciles")}
+    return {name: value for name, value in found.items() if name not in ("rows", "deciles", "seconds")}
 
 
 def main() -> int:
