@@ -11,16 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_cuda_profile import findings
+from test_uncounted import known
 
 from tools.clock import Allowance, Clocks, Reading
 from tools.cuda_device import CudaDevice
+from tools.profilers.cuda import assemble
+from tools.profilers.ncu import uncounted
 from tools.profilers.ncu_classify import CLASSES, classify
 from tools.profilers.ncu_csv import parse_raw
 from tools.profilers.ncu_metrics import read
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests/golden/h200"
-SECTIONS = ("zoo", "experiment", "listing", "clocks")
+SECTIONS = ("zoo", "no_counters", "experiment", "listing", "clocks")
+NOT_YET = {"no_counters", "rules", "clock"}
+"""What the script writes since it was last run, and no record has yet."""
 COUNTED = {
     launch.kernel.partition("(")[0]: read(launch.values)[0]
     for launch in parse_raw(gzip.decompress((GOLDEN / "zoo/zoo_ncu_raw.csv.gz").read_bytes()).decode())
@@ -37,8 +43,21 @@ def script(name: str) -> Any:
 
 
 def recorded(section: str) -> dict[str, Any]:
+    if section in NOT_YET:
+        pytest.skip(f"{section} was not recorded yet")
     found: dict[str, Any] = json.loads((GOLDEN / "live" / f"{section}.json").read_text())
+    assert not found.get("faults")
     return found
+
+
+def test_what_is_not_recorded_yet_is_named_and_nothing_else() -> None:
+    zoo, clocks = (json.loads((GOLDEN / f"live/{name}.json").read_text())[name] for name in ("zoo", "clocks"))
+    missing = {
+        "no_counters": not (GOLDEN / "live/no_counters.json").is_file(),
+        "rules": not all(isinstance(rule, dict) for row in zoo.values() for rule in row["rules"]),
+        "clock": "sm_megahertz" not in clocks["judge"],
+    }
+    assert {name for name, is_missing in missing.items() if is_missing} == NOT_YET
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -98,6 +117,35 @@ def test_every_kernel_of_the_zoo_was_profiled_live_and_called_what_its_comment_s
         assert row["evidence"] and row["hot_lines"], each.name
 
 
+def test_rules_of_the_profiler_were_kept_with_what_they_promise() -> None:
+    if "rules" in NOT_YET:
+        pytest.skip("the record has their names alone")
+    for name, row in recorded("zoo")["zoo"].items():
+        gains = [rule["speedup"] or 0.0 for rule in row["rules"]]
+        assert gains == sorted(gains, reverse=True) and all(0 <= gain < 1 for gain in gains), name
+        assert all(rule["scope"] in ("global", "local") for rule in row["rules"] if rule["speedup"]), name
+    assert any(rule["speedup"] for row in recorded("zoo")["zoo"].values() for rule in row["rules"])
+
+
+def test_the_script_writes_what_is_kept() -> None:
+    """A row as it makes one of a profile, and the record's: the same fields."""
+    profile = assemble(known(), findings(), ["no_such__metric.sum"])
+    made = {"comment", "seconds"} | script("everything_on_gpu").told(profile).keys()
+    assert all(row.keys() == made for row in recorded("zoo")["zoo"].values())
+    without = script("everything_on_gpu").told(assemble(known(), uncounted("no_profiler")))
+    assert made - without.keys() == {"comment", "seconds", "cause", "unit", "stalls", "hot_lines", "rules"}
+
+
+def test_a_profile_without_counters_told_what_is_known_without_them() -> None:
+    rows, asked = recorded("no_counters")["no_counters"], script("uncounted")
+    assert rows.keys() == asked.REASONS.keys()
+    for reason, row in rows.items():
+        assert row["reason"] == reason and row["missing"][0] == f"hardware counters: {row['message']}"
+        said = " | ".join(row["evidence"])
+        assert [what for what, words in asked.SAYS.items() if words not in said] == []
+        assert row["figures"] and all(name.startswith("sass_") for name in row["figures"])
+
+
 @pytest.mark.parametrize("kernel", COUNTED)
 def test_live_figures_lead_to_the_same_class_as_the_recorded_pages(kernel: str) -> None:
     """Another run of the profiler, in the sandbox and on the kernel alone: what it counted is classified afresh."""
@@ -149,5 +197,8 @@ def test_events_agree_with_the_host_s_clock() -> None:
     readings = tuple(Reading(*pair) for pair in record["judge"]["readings"])
     clocks = Clocks(readings, tuple(record["judge"]["round_trips"]), CudaDevice.allowance)
     assert clocks.disagreement() is None
+    if "clock" not in NOT_YET:
+        speed = record["judge"]["sm_megahertz"]
+        assert 300 < speed["lowest"] <= speed["median"] <= speed["highest"] < 3000
     late = Clocks(tuple(Reading(r.inner, r.outer + 1e-3) for r in readings), clocks.round_trips, Allowance(coarse=True))
     assert late.disagreement() is not None

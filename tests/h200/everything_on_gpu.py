@@ -1,10 +1,10 @@
 """What must be seen on a real GPU, one section each: profiles, experiments, machine code, clocks.
 
-    python -P tests/h200/everything_on_gpu.py [--dry-run] [zoo experiment listing clocks]
+    python -P tests/h200/everything_on_gpu.py [--dry-run] [zoo no_counters experiment listing clocks]
 
-Needs warpsmith, PyCUDA, the CUDA toolkit and a GPU; writes `<section>.json` to $OUT (else ./out), with chip, driver and
-date, to be kept under tests/golden/h200/. `--dry-run` builds all that the sections need with nvcc, and runs nothing: it
-works without a GPU. Exit status 1 when a section saw something that it should not.
+Needs warpsmith, PyCUDA, the CUDA toolkit and a GPU; writes `<section>.json` to $OUT (else ./out) after every row, with
+chip, driver and date, as they are kept under tests/golden/h200/live/. `--dry-run` builds all that the sections need
+with nvcc, and runs nothing: it works without a GPU. Exit status 1 when a section saw something that it should not.
 """
 
 from __future__ import annotations
@@ -13,109 +13,153 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 import gpu_programs  # noqa: E402
+import uncounted  # noqa: E402
 import zoo_on_gpu  # noqa: E402
-from recording import Report, asked_of, each_run, machine, out_folder, parser_of, write  # noqa: E402
+from recording import Report, Seen, asked_of, each_run, machine, out_folder, parser_of, write  # noqa: E402
 
 from tools.contract import task_header  # noqa: E402
-from tools.errors import WarpsmithError  # noqa: E402
 from tools.experiment import build_program, run_experiment  # noqa: E402
 from tools.judge import Judge, open_task  # noqa: E402
 from tools.listing import cut  # noqa: E402
 from tools.machine_code import Form, ListingRequest  # noqa: E402
 from tools.profilers import sass  # noqa: E402
 from tools.profilers.cuda import profile_kernel  # noqa: E402
+from tools.profiles import Profile  # noqa: E402
 from tools.program import Program  # noqa: E402
 from tools.records import Kernel  # noqa: E402
 from tools.reference import load_reference  # noqa: E402
 from tools.targets.cuda import CudaTarget  # noqa: E402
 from tools.task import TaskSource, read_task  # noqa: E402
+from tools.timings import clock_details  # noqa: E402
 
 FORMS: tuple[Form, ...] = ("sass", "ptx")
 CLOCKS_ALLOWED, SHORTEST = 0.03, 50e-6
 FURTHER = ("dram__bytes.sum", "smsp__cycles_active.avg", "no_such__metric.sum")
+KEPT = 2000
+"""Characters of what a program printed."""
+LINES = 3
+"""Lines that are kept of a listing, and of a profile's hot ones."""
 
 
-class Section:
-    """What is run on a GPU, and what of it can be prepared without one. Both return what they saw, with `faults`."""
+class Section(NamedTuple):
+    """What is run on a GPU, and what of it can be prepared without one: that returns what is wrong."""
 
-    def __init__(self, name: str, run: Callable[[], Report], prepare: Callable[[], Report]) -> None:
-        self.name, self.run, self.prepare = name, run, prepare
+    name: str
+    run: Callable[[Seen], None]
+    prepare: Callable[[], list[str]]
 
 
 # ----------------------------------------------------------------------------------------------------------------- zoo
 
 
-def zoo() -> Report:
+def zoo(seen: Seen) -> None:
     """Every kernel of the zoo, profiled live; its class and cause must be what its comment says."""
-    rows: Report = {}
     with open_task(zoo_on_gpu.task(), "cuda") as judge:
         for known in zoo_on_gpu.KNOWN:
-            begin = time.perf_counter()
-            metrics = FURTHER if known is zoo_on_gpu.KNOWN[0] else ()
-            profile = profile_kernel(judge, zoo_on_gpu.kernel(known), None, metrics)
-            counters = profile.counters
-            found = counters.cause if counters is not None and counters.status == "counted" else None
-            rows[known.name] = {
-                "comment": known.comment,
-                "wanted": [known.bottleneck, known.cause],
-                "found": [profile.bottleneck, found],
-                "seconds": time.perf_counter() - begin,
-                "profile": profile.model_dump(mode="json"),
-            }
-            said = counters.message if counters is not None and counters.status == "uncounted" else ""
-            print(f"{known.name:24} {profile.bottleneck:8} {found} {said}", flush=True)
-    return {"kernels": rows, "faults": [name for name, row in rows.items() if row["wanted"] != row["found"]]}
+            with seen.row(known.name) as row:
+                metrics = FURTHER if known is zoo_on_gpu.KNOWN[0] else ()
+                begin = time.perf_counter()
+                profile = profile_kernel(judge, zoo_on_gpu.kernel(known), None, metrics)
+                row.update(comment=known.comment, seconds=round(time.perf_counter() - begin, 1), **told(profile))
+                seen.require(known.name, (known.bottleneck, known.cause) == (row["bottleneck"], row.get("cause")))
+                print(f"{known.name:24} {row['bottleneck']:8} {row.get('cause')} {row.get('message', '')}", flush=True)
 
 
-def prepare_zoo() -> Report:
+def told(profile: Profile) -> Report:
+    """A profile without the texts of ncu's rules and the lines of the source."""
+    counters = profile.counters
+    row: Report = {"bottleneck": profile.bottleneck}
+    if counters is not None and counters.status == "counted":
+        row |= {"cause": counters.cause, "unit": counters.unit}
+    elif counters is not None:
+        row |= {"reason": counters.reason, "message": counters.message}
+    row |= {
+        "evidence": profile.evidence,
+        "figures": {metric.name: metric.value for metric in profile.metrics if metric.source != "clock"},
+        "missing": profile.missing,
+    }
+    if counters is not None and counters.status == "counted":
+        row |= {
+            "stalls": {stall.reason: stall.share for stall in counters.stalls},
+            "hot_lines": [(line.line, line.share) for line in profile.hot_lines[:LINES]],
+            "rules": [rule.model_dump(mode="json", exclude={"text"}) for rule in counters.rules],
+        }
+    return row
+
+
+def prepare_zoo() -> list[str]:
     header, target = header_of(zoo_on_gpu.task()), CudaTarget("sm_90a")
     built = {known.name: target.compile_kernel(zoo_on_gpu.kernel(known), header) for known in zoo_on_gpu.KNOWN}
-    return {"faults": [f"{name}: {build.message}" for name, build in built.items() if build.library is None]}
+    return [f"{name}: {build.message}" for name, build in built.items() if build.library is None]
+
+
+# --------------------------------------------------------------------------------------------------------- no counters
+
+
+def no_counters(seen: Seen) -> None:
+    """A profile where there is no ncu, and where ncu may not read counters: what is known without them, and why."""
+    source = read_task(ROOT / "examples/softmax")
+    with open_task(source, "cuda") as judge:
+        for reason, out_of_reach in uncounted.REASONS.items():
+            with seen.row(reason) as row:
+                begin = time.perf_counter()
+                with out_of_reach():
+                    profile = profile_kernel(judge, source.start["cuda"])
+                row.update(task=source.name, seconds=round(time.perf_counter() - begin, 1), **told(profile))
+                for lacking in uncounted.lacks(profile, reason):
+                    seen.require(f"{reason}: it lacks {lacking}", right=False)
+                print(reason, row.get("message"), *row["evidence"], sep="\n    ", flush=True)
+
+
+def prepare_no_counters() -> list[str]:
+    source, target = read_task(ROOT / "examples/softmax"), CudaTarget("sm_90a")
+    build = target.compile_kernel(source.start["cuda"], header_of(source))
+    return [] if build.library is not None else [build.message]
 
 
 # ---------------------------------------------------------------------------------------------------------- experiment
 
 
-def experiment() -> Report:
+def experiment(seen: Seen) -> None:
     """Programs that answer, that fault and that misbehave; after each the judge must still judge rightly."""
     source = read_task(ROOT / "examples/softmax")
-    rows: Report = {}
     with open_task(source, "cuda") as judge:
         import pycuda.driver as cuda
 
         for name, asked in gpu_programs.PROGRAMS.items():
-            before, begin = cuda.mem_get_info()[0], time.perf_counter()
-            found = run_experiment(judge, program_of(asked))
-            took, after = time.perf_counter() - begin, cuda.mem_get_info()[0]
-            verdict = judge.evaluate(source.start["cuda"])
-            rows[name] = {
-                "wanted": asked.status,
-                "experiment": found.model_dump(mode="json"),
-                "seconds": took,
-                "free_bytes": {"before": before, "after": after},
-                "then": verdict.status,
-                "as_expected": found.status in asked.status
-                and asked.says in found.stdout
-                and after >= before - (1 << 20)
-                and verdict.status == "accepted",
-            }
-            print(name, found.status, found.exit_code, repr(found.stdout[:300]), f"{took:.1f}s", flush=True)
-    return {"programs": rows, "faults": [name for name, row in rows.items() if not row["as_expected"]]}
+            with seen.row(name) as row:
+                before, begin = cuda.mem_get_info()[0], time.perf_counter()
+                found = run_experiment(judge, program_of(asked))
+                took, after = time.perf_counter() - begin, cuda.mem_get_info()[0]
+                row |= {
+                    "wanted": asked.status,
+                    "status": found.status,
+                    "exit_code": found.exit_code,
+                    "stdout": found.stdout[-KEPT:],
+                    "seconds": took,
+                    "free_bytes": {"before": before, "after": after},
+                }
+                row["then"] = judge.evaluate(source.start["cuda"]).status
+                ended = found.status in asked.status and asked.says in found.stdout
+                seen.require(name, ended and after >= before - (1 << 20) and row["then"] == "accepted")
+                print(name, found.status, found.exit_code, repr(found.stdout[:300]), f"{took:.1f}s", flush=True)
 
 
-def prepare_experiment() -> Report:
+def prepare_experiment() -> list[str]:
     header = header_of(read_task(ROOT / "examples/softmax"))
     faults = []
     for name, asked in gpu_programs.PROGRAMS.items():
         path, diagnostics = build_program(program_of(asked), header)
         faults += [] if path else [f"{name}: {diagnostics[0].message}"]
-    return {"faults": faults}
+    return faults
 
 
 def program_of(asked: gpu_programs.Asked) -> Program:
@@ -125,49 +169,47 @@ def program_of(asked: gpu_programs.Asked) -> Program:
 # ------------------------------------------------------------------------------------------------------------- listing
 
 
-def listing() -> Report:
+def listing(seen: Seen) -> None:
     """Machine code of every example's kernel by this machine's own tools, and what is counted in it."""
-    rows: Report = {}
-    faults = []
     for path in sorted((ROOT / "examples").glob("*/kernel.cu")):
         source, target = read_task(path.parent), CudaTarget()
-        build = target.compile_kernel(source.start["cuda"], header_of(source))
-        row: Report = {}
-        for form in FORMS:
-            try:
+        with seen.row(source.name) as row:
+            build = target.compile_kernel(source.start["cuda"], header_of(source))
+            for form in FORMS:
                 text = target.listing(build, None, form)
-            except WarpsmithError as error:
-                faults.append(f"{source.name} {form}: {error}")
-                continue
-            loads = cut(text, ListingRequest(form=form, around="LDG|ld.global", context=0, lines=40))
-            row[form] = {"lines": len(text.splitlines()), "loads": loads.matches, "first": loads.text[:400]}
-            if form == "sass":
-                row["counted"] = dict(sass.count(text))
-        rows[source.name] = row
-        print(source.name, {form: row.get(form, {}).get("lines") for form in FORMS}, row.get("counted"), flush=True)
-    return {"examples": rows, "faults": faults}
+                loads = cut(text, ListingRequest(form=form, around="LDG|ld.global", context=0, lines=40))
+                first = [line for line in loads.text.splitlines() if "LDG" in line or "ld.global" in line][:LINES]
+                row[form] = {"lines": len(text.splitlines()), "loads": loads.matches, "first": first}
+                if form == "sass":
+                    row["counted"] = dict(sass.count(text))
+            print(source.name, {form: row[form]["lines"] for form in FORMS}, row["counted"], flush=True)
+
+
+def prepare_listing() -> list[str]:
+    seen = Seen(lambda _: None)
+    listing(seen)
+    return seen.faults
 
 
 # -------------------------------------------------------------------------------------------------------------- clocks
 
 
-def clocks() -> Report:
+def clocks(seen: Seen) -> None:
     """Events against the host's clock, for kernels of known duration: in a program of our own, and in the judge."""
     source = read_task(ROOT / "examples/softmax")
     with open_task(source, "cuda") as judge:
+        with seen.row("judge") as row:
+            row.update(judge_readings(judge, source.start["cuda"]))
         asked = Program(language="cuda", files={"main.cu": gpu_programs.CLOCKS}, seconds=20)
         found = run_experiment(judge, asked)
-        rows = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]
-        readings = judge_readings(judge, source.start["cuda"])
-    for row in rows:
-        row["difference"] = row["host"] / row["event"] - 1
-        print({name: f"{value:.6g}" for name, value in row.items()}, flush=True)
-    faults = [
-        f"{row['wanted']:g} s: {row['difference']:.1%}"
-        for row in rows
-        if row["wanted"] >= SHORTEST and abs(row["difference"]) > CLOCKS_ALLOWED
-    ]
-    return {"queued": rows, "judge": readings, "faults": faults or ([] if rows else [found.stderr or found.status])}
+    queued = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]
+    for each in queued:
+        each["difference"] = each["host"] / each["event"] - 1
+        print({name: f"{value:.6g}" for name, value in each.items()}, flush=True)
+        right = each["wanted"] < SHORTEST or abs(each["difference"]) <= CLOCKS_ALLOWED
+        seen.require(f"{each['wanted']:g} s: {each['difference']:.1%}", right)
+    seen.require(found.stderr or found.status, bool(queued))
+    seen.rows["queued"] = queued
 
 
 def judge_readings(judge: Judge, kernel: Kernel) -> Report:
@@ -175,14 +217,18 @@ def judge_readings(judge: Judge, kernel: Kernel) -> Report:
         for _ in range(40):
             runner.call(judge.content.fresh(0))
         seen = runner.clocks(0)
-    readings = [(reading.inner, reading.outer) for reading in seen.readings]
-    return {"readings": readings, "round_trips": seen.round_trips, "disagreement": seen.disagreement()}
+    return {
+        "readings": [(reading.inner, reading.outer) for reading in seen.readings],
+        "round_trips": seen.round_trips,
+        "disagreement": seen.disagreement(),
+        **clock_details(seen, None, recycled=False),
+    }
 
 
-def prepare_clocks() -> Report:
+def prepare_clocks() -> list[str]:
     asked = Program(language="cuda", files={"main.cu": gpu_programs.CLOCKS}, seconds=20)
     path, diagnostics = build_program(asked, header_of(read_task(ROOT / "examples/softmax")))
-    return {"faults": [] if path else [diagnostics[0].message]}
+    return [] if path else [diagnostics[0].message]
 
 
 # ---------------------------------------------------------------------------------------------------------------- main
@@ -195,10 +241,27 @@ def header_of(source: TaskSource) -> str:
 
 SECTIONS = (
     Section("zoo", zoo, prepare_zoo),
+    Section("no_counters", no_counters, prepare_no_counters),
     Section("experiment", experiment, prepare_experiment),
-    Section("listing", listing, listing),
+    Section("listing", listing, prepare_listing),
     Section("clocks", clocks, prepare_clocks),
 )
+
+
+def run(section: Section, path: Path, here: Report) -> Report:
+    """All rows of a section; what there is of it stands in the file after each."""
+    begin = time.perf_counter()
+
+    def keep(seen: Seen) -> None:
+        seconds = round(time.perf_counter() - begin, 1)
+        write(path, {**here, "seconds": seconds, section.name: seen.rows, "faults": seen.faults})
+
+    seen = Seen(keep)
+    try:
+        section.run(seen)
+    finally:
+        keep(seen)
+    return {"faults": seen.faults}
 
 
 def main(arguments: list[str]) -> int:
@@ -207,13 +270,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--dry-run", action="store_true", help="build what the sections need, run nothing")
     asked = asked_of(parser, known, arguments)
     out, here, failed = out_folder(), machine(CudaTarget().toolchain()["compiler"]), False
-    wanted = {name: known[name].prepare if asked.dry_run else known[name].run for name in asked.sections}
+    wanted: dict[str, Callable[[], Report]] = {
+        name: partial(prepared, known[name]) if asked.dry_run else partial(run, known[name], out / f"{name}.json", here)
+        for name in asked.sections
+    }
     for name, found, seconds in each_run(wanted, lambda text: {"faults": [text]}):
         failed = failed or bool(found["faults"])
         print(f"-- {name}: {'; '.join(found['faults']) or 'as it should be'} ({seconds:.1f}s)", flush=True)
-        if not asked.dry_run:
-            write(out / f"{name}.json", {**here, "seconds": seconds, name: found})
     return int(failed)
+
+
+def prepared(section: Section) -> Report:
+    return {"faults": section.prepare()}
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import subprocess
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,33 @@ def each_run(sections: Mapping[str, Section], failed: Callable[[str], Report]) -
             traceback.print_exc()
             found = failed(traceback.format_exc()[-2000:])
         yield name, found, time.perf_counter() - begin
+
+
+class Seen:
+    """What a section sees, row by row: written down after each, and what of it should not be so."""
+
+    def __init__(self, keep: Callable[[Seen], None]) -> None:
+        self._keep = keep
+        self.rows: Report = {}
+        self.faults: list[str] = []
+
+    @contextmanager
+    def row(self, name: str) -> Iterator[Report]:
+        """A row to be filled in. What goes wrong in it is written down, and the next one has its turn."""
+        row: Report = {}
+        self.rows[name] = row
+        try:
+            yield row
+        except Exception as error:  # noqa: BLE001 - the other rows are still worth their device time
+            traceback.print_exc()
+            row["failed"] = f"{type(error).__name__}: {error}"
+            self.faults.append(f"{name}: {row['failed']}")
+        self._keep(self)
+
+    def require(self, name: str, right: bool) -> None:
+        """Note what is not as it should be."""
+        if not right:
+            self.faults.append(name)
 
 
 def gpu() -> Report:

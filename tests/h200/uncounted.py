@@ -1,0 +1,63 @@
+"""Profiles where the counters can't be read: how they are put out of reach, and what such a profile must still say."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from unittest import mock
+
+from tools.profilers import ncu
+from tools.profiles import Profile
+
+DENYING = """#!/bin/sh
+echo "==PROF== Connected to process 1"
+echo "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters" \\
+    "on the target device 0."
+exit 1
+"""
+"""In ncu's place: what it says where the driver keeps the counters for administrators."""
+
+
+@contextmanager
+def absent() -> Iterator[None]:
+    """No ncu on the PATH nor in the usual places, as far as warpsmith looks."""
+    with mock.patch.object(ncu, "find_ncu", lambda: None):
+        yield
+
+
+@contextmanager
+def denied() -> Iterator[None]:
+    """An ncu that may not read counters stands first on the PATH; it runs in the sandbox, as the real one does."""
+    with tempfile.TemporaryDirectory(prefix="ncu-") as folder:
+        program = Path(folder, "ncu")
+        program.write_text(DENYING)
+        program.chmod(0o755)
+        with mock.patch.dict(os.environ, {"PATH": f"{folder}:{os.environ.get('PATH', os.defpath)}"}):
+            yield
+
+
+REASONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {"no_profiler": absent, "no_permission": denied}
+"""By the reason that the profile must give."""
+SAYS: Mapping[str, str] = {
+    "that there are no counters": "without counters",
+    "the measured roofline": "of the measured bandwidth",
+    "registers": " registers, ",
+    "spills": "bytes spilled",
+    "occupancy": "of the warps at once",
+    "machine code": "its machine code has",
+}
+"""What the evidence of a profile without counters must hold."""
+
+
+def lacks(profile: Profile, reason: str) -> list[str]:
+    """What such a profile should say and does not."""
+    evidence, counters = " | ".join(profile.evidence), profile.counters
+    found = [what for what, words in SAYS.items() if words not in evidence]
+    if counters is None or counters.status != "uncounted" or counters.reason != reason:
+        found.append(f"the reason {reason}")
+    if not any(each.startswith("hardware counters: ") for each in profile.missing):
+        found.append("what is missing")
+    return found
