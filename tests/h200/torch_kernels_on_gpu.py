@@ -133,6 +133,40 @@ class ModelNew(torch.nn.Module):
 
 FAULTING = INLINE.replace("to[i] = expf", "to[i + (1ll << 40)] = expf").replace("softmax_inline", "softmax_faulting")
 
+
+def _with_fault(statement: str) -> str:
+    """The CuPy kernel with a statement before all others."""
+    head = "float* out, int columns) {\n"
+    assert CUPY.count(head) == 1
+    return CUPY.replace(head, f"{head}    {statement}\n")
+
+
+_TAKES_ALL = """import torch
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        held, size = [], 1 << 36
+        while True:
+            try:
+                held.append(torch.empty(size, dtype=torch.uint8, device=x.device))
+            except torch.OutOfMemoryError:
+                if size < 1 << 22:
+                    raise
+                size //= 2
+"""
+_LAUNCHES_TOO_MANY = CUPY.replace("(256,)", "(4096,)")
+FAULTS = {
+    "illegal_address": _with_fault("out[(1ll << 40) + threadIdx.x] = 0.0f;"),
+    "misaligned": _with_fault("*(double*)((char*)out + 4) = 0.0;"),
+    "device_assert": _with_fault("assert(x[0] == 1.0f);"),
+    "trap": _with_fault('if (x[0] != 1.0f) asm volatile("trap;");'),
+    "endless": _with_fault("while (((volatile const float*)x)[0] != 1.0f) {}"),
+    "refused_launch": _LAUNCHES_TOO_MANY,
+    "takes_all_memory": _TAKES_ALL,
+}
+"""What faults in each call. Some let ones pass, with which a build calls a kernel, so that building is short."""
+
 _ON_A_SIDE = """        side = torch.cuda.Stream()
         with torch.cuda.stream(side):
             torch.cuda._sleep(2_000_000)

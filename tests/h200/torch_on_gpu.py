@@ -1,15 +1,21 @@
 """Torch kernels judged on a real GPU: three ways to write one, what must be refused, and what a fault leaves behind.
 
-    python -P tests/h200/torch_on_gpu.py [softmax kernelbench start] [--only NAME,NAME]
+    python -P tests/h200/torch_on_gpu.py [softmax kernelbench start faults] [--only NAME,NAME]
 
-Needs warpsmith, PyCUDA, PyTorch, Triton, CuPy and a GPU; writes `torch.json` to $OUT (else ./out), which is kept under
-tests/golden/h200/judge/ and replayed by tests/test_torch_golden.py. Exit status 1 when a verdict is not as expected.
+Needs warpsmith, PyCUDA, PyTorch, Triton, CuPy and a GPU; writes `torch.json`, and `torch_faults.json` of the section
+`faults`, to $OUT (else ./out), which are kept under tests/golden/h200/judge/ and replayed by
+tests/test_torch_golden.py. Exit status 1 when a verdict is not as expected. `faults` is to run alone on its device: one
+of its kernels takes all memory that is free.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import functools
 import json
+import select
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +33,8 @@ from tools.judge import Judge, open_task  # noqa: E402
 from tools.records import Kernel  # noqa: E402
 from tools.task import read_task  # noqa: E402
 
+WARM_CALLS, PAUSE = 20, 0.05
+"""Calls before a bystander is ready, and seconds that it lets others have the device between two."""
 KEPT_DETAILS = ("own_share_of_device_time", "could_not_check", "not_covered", "trace_seconds", "worker_seconds")
 WANTED: dict[str, tuple[str, tuple[str, ...]]] = {
     "triton": ("accepted", ()),
@@ -38,6 +46,9 @@ WANTED: dict[str, tuple[str, tuple[str, ...]]] = {
     "writes_input": ("correct", ("crashed", "input_modified")),
     "faulting": ("correct", ("crashed",)),
     "triton_again": ("accepted", ()),
+    **{name: ("correct", ("crashed",)) for name in kernels.FAULTS},
+    "endless": ("correct", ("timeout",)),
+    "takes_all_memory": ("correct", ("out_of_memory",)),
     "relu": ("accepted", ()),
     "relu_framework": ("correct", ("framework_op",)),
 }
@@ -100,6 +111,80 @@ def start(only: list[str]) -> Report:
     return {"ready_seconds": seconds}
 
 
+def faults(only: list[str]) -> Report:
+    """What each fault leaves behind: free memory, the next verdict on a right kernel, and another judge's worker that
+    is at work meanwhile, in a process of its own."""
+    found: Report = {}
+    beside = Bystander()
+    try:
+        with open_task(read_task(ROOT / "examples/softmax"), "cuda") as judge:
+            judge.device.torch.round_trip()
+            found["before"] = judged(judge, "triton", kernel(kernels.TRITON))
+            for name, text in kernels.FAULTS.items():
+                if not only or name in only:
+                    found[name] = faulted(judge, name, text, beside)
+                    write(out_folder() / "torch_faults_so_far.json", found)
+    finally:
+        beside.close()
+    return found
+
+
+def faulted(judge: Judge, name: str, text: str, beside: Bystander) -> Report:
+    """One row; what goes wrong with it is told in it."""
+    try:
+        calls = beside.right_calls()
+        row = judged(judge, name, kernel(text))
+        row["next"] = judge.evaluate(kernel(kernels.TRITON)).status
+        row["right_calls_beside"] = beside.right_calls() - calls
+    except Exception as error:  # noqa: BLE001 - the other rows are still worth their device time
+        return {"failed": f"{type(error).__name__}: {error}", "as_expected": False}
+    row["as_expected"] = row["as_expected"] and row["next"] == "accepted" and row["right_calls_beside"] > 0
+    print(name, "next:", row["next"], "beside:", row["right_calls_beside"], flush=True)
+    return row
+
+
+class Bystander:
+    """Another judge with a worker that is called, and whose results are checked, until this is closed."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-P", __file__, "--bystander"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._last = 0
+        self.right_calls()
+
+    def right_calls(self) -> int:
+        """Since it began. Raises RuntimeError when it has ended, as it does with the first wrong result or fault."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write("?\n")
+        self._process.stdin.flush()
+        told = self._process.stdout.readline()
+        if not told:
+            raise RuntimeError("the worker beside has ended")
+        return int(told)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def stand_by() -> int:
+    """The other side of it: call, check, and say how many were right when asked."""
+    calls = 0
+    with contextlib.ExitStack() as stack:
+        judge = stack.enter_context(open_task(read_task(ROOT / "examples/softmax"), "cuda"))
+        runner = stack.enter_context(judge.runner(judge.build_variant(kernel(kernels.TRITON), "release")))
+        while True:
+            with judge.lock(shared=True):
+                runner.call_unclocked(judge.content.fresh(0))
+                runner.verify_last()
+            calls += 1
+            if calls > WARM_CALLS and select.select([sys.stdin], [], [], PAUSE)[0]:
+                if not sys.stdin.readline():
+                    return 0
+                print(calls, flush=True)
+
+
 def judged(judge: Judge, name: str, candidate: Kernel) -> Report:
     """One evaluation as plain data, with the device's free memory around it."""
     import pycuda.driver as cuda
@@ -143,25 +228,38 @@ def kernels_seen(stages: Any) -> list[str]:
     return sorted({name[:120] for name in names})
 
 
-SECTIONS: dict[str, Callable[[list[str]], Report]] = {"softmax": softmax, "kernelbench": kernelbench, "start": start}
+SECTIONS: dict[str, Callable[[list[str]], Report]] = {
+    "softmax": softmax,
+    "kernelbench": kernelbench,
+    "start": start,
+    "faults": faults,
+}
+APART = ("faults",)
+"""Sections with a record of their own."""
 
 
 def main() -> int:
     """Run the sections that are named, else all."""
     parser = parser_of(__doc__, SECTIONS)
     parser.add_argument("--only", default="", metavar="NAME,NAME", help="these kernels alone")
+    parser.add_argument("--bystander", action="store_true", help=argparse.SUPPRESS)
     asked = asked_of(parser, SECTIONS)
+    if asked.bystander:
+        return stand_by()
     only = [name for name in asked.only.split(",") if name]
-    record: Report = {**gpu(), "date": today()}
-    out, failed = out_folder(), False
+    about: Report = {**gpu(), "date": today()}
+    record, out, fine = dict(about), out_folder(), True
     wanted = {name: functools.partial(SECTIONS[name], only) for name in asked.sections}
     for name, found, seconds in each_run(wanted, lambda text: {"failed": text}):
-        record[name] = found
-        failed = failed or "failed" in found
+        rows = [row for row in found.values() if isinstance(row, dict)]
+        fine = fine and "failed" not in found and all(row.get("as_expected", True) for row in rows)
         print(f"-- {name} {seconds:.1f}s", flush=True)
-        write(out / "torch.json", record)
-    rows = [row for section in record.values() if isinstance(section, dict) for row in section.values()]
-    return int(failed or any(isinstance(row, dict) and not row.get("as_expected", True) for row in rows))
+        if name in APART:
+            write(out / f"torch_{name}.json", {**about, name: found})
+        else:
+            record[name] = found
+            write(out / "torch.json", record)
+    return int(not fine)
 
 
 if __name__ == "__main__":
