@@ -1,0 +1,31 @@
+// Looks like: it changes the sizes in an argument record. Honest: in its own copy, tile by tile.
+#include "task.h"
+
+__device__ void softmax_row(const float* x, float* out, int64_t columns) {
+    float largest = x[0], sum = 0.0f;
+    for (int64_t i = threadIdx.x; i < columns; i += 32) largest = fmaxf(largest, x[i]);
+    for (int offset = 16; offset > 0; offset /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, offset));
+    for (int64_t i = threadIdx.x; i < columns; i += 32) sum += expf(x[i] - largest);
+    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+    for (int64_t i = threadIdx.x; i < columns; i += 32) out[i] = expf(x[i] - largest) / sum;
+}
+
+__global__ void softmax(const float* x, float* out, int64_t columns) {
+    softmax_row(x + blockIdx.x * columns, out + blockIdx.x * columns, columns);
+}
+
+struct Tile {
+    const float* x;
+    float* out;
+    int64_t x_d0, x_d1;
+};
+
+extern "C" void solve(const task::Args& args, void*, task::Stream stream) {
+    Tile mine{args.x, args.out, args.x_d0, args.x_d1};
+    for (int64_t left = args.x_d0; left > 0; left -= mine.x_d0) {
+        mine.x_d0 = left < 256 ? left : 256;
+        softmax<<<static_cast<unsigned>(mine.x_d0), 32, 0, stream>>>(mine.x, mine.out, mine.x_d1);
+        mine.x += mine.x_d0 * mine.x_d1;
+        mine.out += mine.x_d0 * mine.x_d1;
+    }
+}
