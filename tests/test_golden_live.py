@@ -91,13 +91,6 @@ def test_a_sweep_timed_every_trial_and_a_quick_call_every_variant() -> None:
     assert quick["together"] < 1.1 * (quick["builds"] + quick["timings"])
 
 
-def test_repeated_evaluations_agree_where_a_call_is_not_too_short() -> None:
-    """Calls of 8 us differ from worker to worker, which docs/gpu.md says."""
-    found = json.loads((GOLDEN / "speed/spread.json").read_text())["spread"]
-    assert set(found["statuses"]) == {"accepted"} and len(found["statuses"]) == 20
-    assert found["spread"]["long_rows"] < 0.02 < found["spread"]["odd"] < 0.2
-
-
 def test_two_judges_told_the_same_times() -> None:
     one, other = (
         json.loads((GOLDEN / f"speed/{name}.json").read_text())["speed"]["rows"] for name in ("speed_first", "speed")

@@ -17,6 +17,7 @@ from tools.buffers import OutputBuffers, WorkloadBuffers
 from tools.contract import Slot
 from tools.cuda_buffers import DeviceInputs, DeviceOutputs
 from tools.cuda_flush import ColdCache
+from tools.cuda_memory import cuda
 from tools.cuda_outputs import OutputPool
 from tools.errors import InfrastructureError
 from tools.messages import CALLS_SHIFT, LOAD, REQUEST
@@ -37,6 +38,10 @@ LIMITS = WorkerLimits(memory=16 << 30)
 """The driver maps much that is not memory."""
 KERNEL = "kernel.so"
 _GONE_SECONDS = 10.0
+_FREE_SECONDS = 1.0
+"""For memory that others on the device take and give back too: waited for, not insisted on."""
+CONTEXT_BYTES = 64 << 20
+"""At least what a worker's context takes of the device (half a gigabyte on an H200)."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,21 @@ def wait_until_left(monitor: Monitor, left: Callable[[frozenset[int]], bool]) ->
         if time.monotonic() > deadline:
             raise InfrastructureError("the device still holds the memory of a process that has ended")
         time.sleep(0.005)
+
+
+def wait_until_free(free: Callable[[], int], wanted: int) -> bool:
+    """Return when so many bytes are free, or in any case after a second: whether they are."""
+    deadline = time.monotonic() + _FREE_SECONDS
+    while free() < wanted:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def free_bytes() -> int:
+    """Of the device's memory, whoever holds the rest. Needs a current context."""
+    return int(cuda.mem_get_info()[0])
 
 
 def device_files() -> tuple[Path, ...]:
@@ -88,7 +108,7 @@ class CudaWorker(Worker):
     launches queued ahead; `outer` is the judge's span less the delay and the copy that it ordered itself.
 
     All of them have the same addresses, since these matter for time, and more than where arrays lie in the device's
-    memory: on an H200 a softmax of 8 us takes 7.2 to 9.5 us at one address or another
+    memory: on an H200 a softmax takes 8.0 to 9.5 us at one address or another
     (tests/golden/h200/speed/addresses.json).
 
     Pausing stops its threads, not the device: what the device still does has no part in what `fetch` brings.
@@ -103,6 +123,9 @@ class CudaWorker(Worker):
         number. InfrastructureError when it can't."""
         self._host = host
         self._pool, self._number = pool, number
+        self._free_beside: int | None = None
+        """Bytes that were free beside its context, where the driver's list of processes does not have it: in a container
+        with process numbers of its own, that it is not there says nothing."""
         self._delays = [DELAY] * len(buffers)
         self._outrun = False
         self._launching = [0] * len(buffers)
@@ -131,6 +154,9 @@ class CudaWorker(Worker):
     def _come_up(self) -> None:
         with _no_kernel_to_blame():
             self._settle(self._launched)
+        computing = self._host.monitor.processes() if self._host.monitor is not None else None
+        if computing is not None and self.pid not in computing:
+            self._free_beside = free_bytes()
 
     def use(self, number: int) -> None:
         """Call this one of the kernels that it has taken in from now on."""
@@ -160,7 +186,9 @@ class CudaWorker(Worker):
         pid, self.pid = self.pid or self._inner_pid(), 0
         super().close()
         shutil.rmtree(self._inbox, ignore_errors=True)
-        if pid and self._host.monitor is not None:
+        if self._free_beside is not None:
+            wait_until_free(free_bytes, self._free_beside + CONTEXT_BYTES)
+        elif pid and self._host.monitor is not None:
             wait_until_left(self._host.monitor, lambda computing: pid not in computing)
         if self.outputs:
             self._pool.take_back(self.outputs)
