@@ -9,9 +9,12 @@ from typing import cast
 
 import pytest
 
+from tools import cuda_process
 from tools.buffers import OutputBuffers
-from tools.cuda_process import KERNEL, CudaWorker, Host, end_together
+from tools.cuda_outputs import OutputPool
+from tools.cuda_process import CONTEXT_BYTES, KERNEL, CudaWorker, Host, end_together, wait_until_free
 from tools.errors import InfrastructureError
+from tools.nvml import Monitor
 from tools.sandbox import Confinement, Sandbox
 from tools.worker import Launch, WorkerFailed
 
@@ -50,9 +53,9 @@ class Open:
 class Scripted(CudaWorker):
     """A worker whose program is a command, and which has no arrays."""
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], log: Path, monitor: Monitor | None = None) -> None:
         self.program, self.log = command, log
-        super().__init__([], Host("GPU-0", Path("/nowhere"), cast(Sandbox, Open()), None))
+        super().__init__([], Host("GPU-0", Path("/nowhere"), cast(Sandbox, Open()), monitor), cast(OutputPool, None))
 
     def _make_outputs(self) -> tuple[OutputBuffers, ...]:
         return ()
@@ -122,3 +125,32 @@ def test_those_that_nobody_asked_for_end_together(tmp_path: Path) -> None:
     workers = [scripted(tmp_path) for _ in range(3)]
     end_together(workers)
     assert all(worker.closed and not worker.inbox.exists() for worker in workers)
+
+
+class Lists:
+    """A driver that lists these processes as computing."""
+
+    def __init__(self, *computing: int) -> None:
+        self.computing, self.asked = frozenset(computing), 0
+
+    def processes(self) -> frozenset[int]:
+        self.asked += 1
+        return self.computing
+
+
+def test_a_worker_that_the_driver_numbers_otherwise_is_gone_when_its_memory_is_free(
+    libraries: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside, lists = 10 * CONTEXT_BYTES, Lists(1)
+    free = iter([beside, beside, beside + CONTEXT_BYTES - 1, beside + CONTEXT_BYTES])
+    monkeypatch.setattr(cuda_process, "free_bytes", lambda: next(free))
+    worker = Scripted([sys.executable, "-c", SCRIPT], tmp_path / "log", cast(Monitor, lists))
+    worker.load(libraries[0])
+    worker.close()
+    assert lists.asked == 1 and next(free, None) is None
+
+
+def test_memory_that_others_took_meanwhile_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_process, "_FREE_SECONDS", 0.0)
+    assert not wait_until_free(lambda: 1, 2)
+    assert wait_until_free(lambda: 2, 2)
