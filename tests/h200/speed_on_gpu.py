@@ -42,10 +42,10 @@ from tools.tune import tune as sweep  # noqa: E402
 
 SECTIONS = Sections()
 VERDICTS, VARIANTS, TRIALS, REPEATS = 4, 30, 200, 20
-WHOLE_ALLOWED, OWN_ALLOWED, SPREAD_ALLOWED, RATIO_WANTED = 4.0, 1.0, 0.02, 8.0
+WHOLE_ALLOWED, OWN_ALLOWED, APART_ALLOWED, RATIO_WANTED = 4.0, 1.0, 0.02, 8.0
 ROWS = COLUMNS = 8192
 SETTINGS = {"THREADS": "512", "VECTOR": "4"}
-ITERATIONS, RUN_SECONDS, AT_ONCE = 3, 20, 2
+ITERATIONS, RUN_SECONDS, AT_ONCE = 3, 15, 2
 PATIENCE = 120
 """Seconds for opening a task, judging its start and measuring last, beside the time of the search."""
 MODEL = """import torch
@@ -243,11 +243,19 @@ def spread() -> Report:
             for timing in timings(verdict):
                 seconds.setdefault(timing.workload, []).append(timing.seconds)
                 samples.setdefault(timing.workload, []).append(timing.samples)
-    apart = {each: (max(times) - min(times)) / statistics.median(times) for each, times in seconds.items()}
-    print("spread", {name: f"{share:.2%}" for name, share in apart.items()}, samples, set(statuses), flush=True)
-    faults = [f"{name}: {share:.2%}" for name, share in apart.items() if share > SPREAD_ALLOWED]
+    spread = {each: (max(times) - min(times)) / statistics.median(times) for each, times in seconds.items()}
+    apart = {each: from_median(times) for each, times in seconds.items()}
+    print("spread", {name: f"{share:.2%}" for name, share in spread.items()}, apart, set(statuses), flush=True)
+    faults = [f"{name}: {share:.2%}" for name, share in apart.items() if share > APART_ALLOWED]
     faults += [] if set(statuses) == {"accepted"} else ["not always accepted"]
-    return {"seconds": seconds, "samples": samples, "spread": apart, "statuses": statuses, "faults": faults}
+    return {"seconds": seconds, "samples": samples, "spread": spread, "from_median": apart, "statuses": statuses,
+            "faults": faults}  # fmt: skip
+
+
+def from_median(times: Sequence[float]) -> float:
+    """How far the farthest lies from the middle one, as a fraction of that."""
+    middle = statistics.median(times)
+    return max(abs(each - middle) for each in times) / middle
 
 
 # ----------------------------------------------------------------------------------------------------------- whole runs
@@ -263,10 +271,14 @@ def autotune() -> Report:
             found = dict(zip(names, pool.map(lambda name: optimized(name, Path(folder)), names), strict=True))
         seconds = time.perf_counter() - begin
         shutil.rmtree(folder, ignore_errors=True)
-    for name, row in found.items():
-        print("autotune", name, row["exit_code"], row.get("rows"), row["stderr"][-300:], flush=True)
     faults = [name for name, row in found.items() if row["exit_code"] != 0 or not row["rows"]]
-    return {"iterations": ITERATIONS, "seconds": seconds, "examples": found, "faults": faults}
+    return {
+        "iterations": ITERATIONS,
+        "wall_seconds": RUN_SECONDS,
+        "seconds": seconds,
+        "examples": found,
+        "faults": faults,
+    }
 
 
 def optimized(name: str, folder: Path) -> Report:
@@ -295,6 +307,7 @@ def optimized(name: str, folder: Path) -> Report:
         for run in list_runs(folder / name)
         for row in summarize(run).rows
     ]
+    print("autotune", name, ran.returncode, f"{took:.1f}s", rows, ran.stderr[-300:], flush=True)
     return {"exit_code": ran.returncode, "seconds": took, "rows": rows, "stderr": ran.stderr[-1000:]}
 
 
