@@ -124,8 +124,8 @@ class CudaWorker(Worker):
         self._host = host
         self._pool, self._number = pool, number
         self._free_beside: int | None = None
-        """Bytes that were free beside its context, where the driver's list of processes does not have it: where it counts
-        processes in another way (a container), that it is not there says nothing."""
+        """Bytes that were free beside its context, where the driver's list of processes does not have it: in a
+        container that numbers processes in its own way, that it is not there says nothing."""
         self._delays = [DELAY] * len(buffers)
         self._outrun = False
         self._launching = [0] * len(buffers)
