@@ -29,9 +29,8 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 import zoo_on_gpu  # noqa: E402
 from instruments import commands, measured, utilisation  # noqa: E402
 from recording import Report, Sections, asked_of, each_run, machine, out_folder, parser_of, write  # noqa: E402
+from whole_runs import ITERATIONS, RUN_SECONDS, optimized  # noqa: E402
 
-from app.summary import summarize  # noqa: E402
-from memory.runs import list_runs  # noqa: E402
 from tools.executor import LocalExecutor  # noqa: E402
 from tools.judge import Judge, open_task  # noqa: E402
 from tools.profilers.cuda import profile_kernel  # noqa: E402
@@ -45,9 +44,7 @@ VERDICTS, VARIANTS, TRIALS, REPEATS = 4, 30, 200, 20
 WHOLE_ALLOWED, OWN_ALLOWED, APART_ALLOWED, RATIO_WANTED = 4.0, 1.0, 0.02, 8.0
 ROWS = COLUMNS = 8192
 SETTINGS = {"THREADS": "512", "VECTOR": "4"}
-ITERATIONS, RUN_SECONDS, AT_ONCE = 3, 15, 2
-PATIENCE = 120
-"""Seconds for opening a task, judging its start and measuring last, beside the time of the search."""
+AT_ONCE = 2
 MODEL = """import torch
 import torch.nn as nn
 
@@ -279,36 +276,6 @@ def autotune() -> Report:
         "examples": found,
         "faults": faults,
     }
-
-
-def optimized(name: str, folder: Path) -> Report:
-    """A short run through the command line, and what it came to by its own records."""
-    command = [
-        *(sys.executable, "-P", "-m", "app.start", "optimize", f"examples/{name}", "--target", "cuda"),
-        *("--iterations", str(ITERATIONS), "--wall-time", f"{RUN_SECONDS}s", "--runs", str(folder / name)),
-    ]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
-    begin = time.perf_counter()
-    try:
-        ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-                             timeout=RUN_SECONDS + PATIENCE, stdin=subprocess.DEVNULL)  # fmt: skip
-    except subprocess.TimeoutExpired as late:
-        said = (late.stderr or b"")[-1000:].decode(errors="replace")
-        return {"exit_code": None, "seconds": time.perf_counter() - begin, "rows": [], "stderr": said}
-    took = time.perf_counter() - begin
-    rows = [
-        {
-            "workload": row.workload,
-            "start_seconds": row.start_seconds,
-            "best_seconds": row.best_seconds,
-            "gain": row.gain,
-            "share_of_limit": row.share_of_limit,
-        }
-        for run in list_runs(folder / name)
-        for row in summarize(run).rows
-    ]
-    print("autotune", name, ran.returncode, f"{took:.1f}s", rows, ran.stderr[-300:], flush=True)
-    return {"exit_code": ran.returncode, "seconds": took, "rows": rows, "stderr": ran.stderr[-1000:]}
 
 
 # ------------------------------------------------------------------------------------------------------------- profile
