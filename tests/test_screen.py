@@ -66,3 +66,10 @@ def test_a_call_split_by_a_line_continuation_or_in_another_file_is_seen() -> Non
 
 def test_a_kernel_that_brings_the_generated_header_is_refused() -> None:
     assert screen(kernel("\n", **{"task.h": "#pragma once\n"}))[0].file == "task.h"
+
+
+def test_long_texts_are_screened_in_one_pass() -> None:
+    """Each took minutes when every start was tried against the rest of the file."""
+    assert screen(kernel("// words\n" * 20_000)) == ()
+    assert screen(kernel("#define Q asm\n" * 20_000)) == ()
+    assert screen(kernel('asm volatile(asm_words "a" asm "b" "syscall");\n')) != ()

@@ -29,7 +29,7 @@ def _calls(*names: str) -> re.Pattern[str]:
 
 
 def _includes(*headers: str) -> re.Pattern[str]:
-    return re.compile(rf"^\s*#\s*include\s*[<\"](?:{'|'.join(headers)})[>\"]", re.MULTILINE)
+    return re.compile(rf"^[^\S\n]*#\s*include\s*[<\"](?:{'|'.join(headers)})[>\"]", re.MULTILINE)
 
 
 TRIP_WIRES: tuple[TripWire, ...] = (
@@ -46,7 +46,9 @@ TRIP_WIRES: tuple[TripWire, ...] = (
     TripWire(_calls("dlopen", "dlmopen", "dlsym", "dlvsym"), "a kernel may not load libraries or look symbols up"),
     TripWire(_calls("syscall", "ptrace", "process_vm_readv", "process_vm_writev"), "a kernel may not call the system"),
     TripWire(
-        re.compile(r"\b(?:__asm__|asm|__asm)\b[^;]*?(?:\bsyscall\b|\bsysenter\b|\bint\s+\$?0x80\b|\bsvc\b|\.incbin\b)"),
+        re.compile(
+            r"\b(?:__asm__|asm|__asm)\b(?:(?!\b(?:__asm__|asm|__asm)\b)[^;])*?(?:\bsyscall\b|\bsysenter\b|\bint\s+\$?0x80\b|\bsvc\b|\.incbin\b)"
+        ),
         "a kernel may not call the system or read files from assembly",
         True,
     ),
@@ -55,7 +57,7 @@ TRIP_WIRES: tuple[TripWire, ...] = (
     ),
     TripWire(re.compile(r"/proc/(?:self|\d|thread-self)"), "a kernel may not look at its own process", True),
     TripWire(
-        re.compile(r"^\s*#\s*(?:include|embed)\s*[<\"](?:/|[^>\"\n]*\.\./)", re.MULTILINE),
+        re.compile(r"^[^\S\n]*#\s*(?:include|embed)\s*[<\"](?:/|[^>\"\n]*\.\./)", re.MULTILINE),
         "a kernel may include only its own files and the toolchain's headers",
         True,
     ),

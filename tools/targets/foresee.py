@@ -41,11 +41,15 @@ _SHARED = re.compile(
     r"(?P<names>\w+\s*\[[^;={}]*)"
 )
 _SOLVE = re.compile(r"\bsolve\s*\([^;{}]*\)\s*\{")
-_LAUNCH = re.compile(r"[;}]?(?P<before>[^;{}]*)<<<(?P<arguments>[^;{}]*?)>>>")
+_LAUNCH = re.compile(r"(?:^|(?<=[;{}]))(?P<before>[^;{}]*?)<<<(?P<arguments>[^;{}]*?)>>>")
 _BLOCK = re.compile(r"\bdim3\s+(?P<name>\w+)\s*\((?P<extents>[^;{}]*)\)\s*;")
 _SIZEOF = re.compile(r"\bsizeof\s*\(\s*(?:task::)?(?P<type>\w+)\s*\)")
 _GRANTED = re.compile(r"FuncSetAttribute|MaxDynamicSharedMemorySize|MAX_DYNAMIC_SHARED_SIZE_BYTES")
 """What a kernel names that asks for more dynamic shared memory than every launch may have."""
+_LONGEST: Final = 1_000
+"""Characters of an expression that is worth a look."""
+_ROUNDS: Final = 16
+"""How many constants deep one constant may rest on another."""
 _OPERATORS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -135,6 +139,8 @@ def _launch_faults(
 
 def evaluate(expression: str, constants: Mapping[str, int]) -> int | None:
     """The value of an integer expression of C; None when it is not certain."""
+    if len(expression) > _LONGEST:
+        return None
     sized = _SIZEOF.sub(lambda match: str(_SIZES.get(match["type"], match[0])), expression.strip())
     text = re.sub(r"\b(?:task::)?(?:Args::)?([A-Za-z_]\w*)", r"\1", sized)
     text = re.sub(r"\b(0[xX][\da-fA-F]+|\d+)[uUlLzZ]*\b", r"\1", text.replace("'", ""))
@@ -174,7 +180,7 @@ def _constants(texts: list[str], defines: Mapping[str, str]) -> Constants:
     for name, value in defines.items():
         written.setdefault(name, set()).add(value)
     known: Constants = {}
-    for _ in range(len(written)):
+    for _ in range(_ROUNDS):
         once = {
             name: evaluate(next(iter(v)), known) for name, v in written.items() if len(v) == 1 and name not in known
         }
