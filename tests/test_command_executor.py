@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import shlex
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 from small_tasks import ASLEEP, ENDLESS, HONEST, SAXPY, SLOW, WRONG, cpp, saxpy
 
+from tools import job_process
 from tools.errors import InfrastructureError, TaskError, WarpsmithError
 from tools.executor import CommandExecutor, Executor, LocalExecutor, executor_for
 from tools.process import descendants, is_running
@@ -361,3 +363,18 @@ def test_optimize_check_and_profile_go_through_the_command(tmp_path: Path) -> No
     assert log.read_text() == "started\n" * 3
     (run,) = (tmp_path / "runs").iterdir()
     assert json.loads((run / "config.json").read_text())["executor"] == spec
+
+
+def test_a_command_that_never_stops_talking_is_ended_and_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[object] = []
+
+    async def ask() -> None:
+        async with shell("exec yes") as executor:
+            with pytest.raises(InfrastructureError, match="no JSON object"):
+                await executor.build(saxpy(), cpp(HONEST))
+
+    monkeypatch.setattr(job_process, "LINE_LIMIT", 1 << 16)
+    monkeypatch.setattr(sys, "unraisablehook", left.append)
+    asyncio.run(ask())
+    gc.collect()
+    assert left == []

@@ -130,6 +130,7 @@ def test_what_is_no_job_is_answered_with_what_is_wrong_and_harms_no_other() -> N
         json.dumps({"v": 1, "id": "dance", "op": "dance"}),
         json.dumps(json.loads(line("more")) | {"colour": "red"}),
         json.dumps({key: value for key, value in json.loads(line("less")).items() if key != "kernel"}),
+        json.dumps(json.loads(line("half")) | {"kernel": {"language": "cpp", "files": {"kernel.cpp": "\ud800"}}}),
         line("good"),
         "",
     ]
@@ -138,10 +139,11 @@ def test_what_is_no_job_is_answered_with_what_is_wrong_and_harms_no_other() -> N
     answers = answers_of(done.stdout)
     assert answers["good"]["result"]["built"]
     said = {job: answer["error"]["message"] for job, answer in answers.items() if not answer["ok"]}
-    assert set(said) == {None, "future", "dance", "more", "less"}
+    assert set(said) == {None, "future", "dance", "more", "less", "half"}
     assert "line 2" in said[None]
     assert "version 2" in said["future"] and "'dance'" not in said["future"]
     assert "colour" in said["more"] and "kernel" in said["less"] and "op" in said["dance"]
+    assert "surrogate" in said["half"]
     assert {answer["error"]["kind"] for answer in answers.values() if not answer["ok"]} == {"infrastructure"}
 
 

@@ -166,9 +166,17 @@ class JobProcess(ABC):
         if self._given_up is None:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._process.wait(), CLOSE_SECONDS)
+        rest = asyncio.create_task(self._read_rest())
         await self._kill()
-        await asyncio.wait([self._tasks[1]], timeout=1)
+        await asyncio.wait([self._tasks[1], rest], timeout=1)
+        rest.cancel()
         self._give_up_waiting()
+
+    async def _read_rest(self) -> None:
+        """What a process that is not listened to any more still says: the end of one is not seen behind a full pipe."""
+        assert self._process.stdout is not None
+        while await self._process.stdout.read(1 << 20):
+            pass
 
     def _settle(self, answer: Answer) -> None:
         self._heard = time.monotonic()

@@ -117,7 +117,10 @@ def read_job(message: dict[str, Any]) -> Job:
     if message.get("v") != VERSION:
         raise ProtocolFault(f"the job has protocol version {message.get('v')!r}, this worker speaks {VERSION}")
     try:
+        json.dumps(message, ensure_ascii=False).encode()
         return Job.model_validate(message)
+    except UnicodeEncodeError:
+        raise ProtocolFault("the job can't be understood: it has half of a surrogate pair, which is no text") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
