@@ -478,3 +478,49 @@ def test_check_still_rejects_what_no_device_is_needed_for(tmp_path: Path) -> Non
     verdict = json.loads(done.stdout)
     assert (done.returncode, verdict["status"], verdict["stage"]) == (1, "rejected", "build")
     assert verdict["stages"][-1]["build"]["diagnostics"][0]["file"] == "kernel.cu"
+
+
+def test_long_tables_and_chains_are_looked_through_in_one_pass() -> None:
+    """Each took minutes when every position was tried against the rest of the file."""
+    table = "static const float T[] = {" + "1.5f, " * 20_000 + "};\n(void)T;\n"
+    chain = "".join(f"constexpr int A{i} = A{i + 1};\n" for i in range(1000)) + "constexpr int A1000 = 1;\n"
+    assert foreseen_faults(kernel(source(COPY + chain, table + LAUNCH)), HEADER, "sm_90a") == ()
+    late = kernel(source(body=table + "copy<<<1, 2048, 0, stream>>>(args.a, args.out);"))
+    assert [fault.line for fault in foreseen_faults(late, HEADER, "sm_90a")] == [6]
+
+
+@needs_nvcc
+def test_an_architecture_that_nvcc_lacks_is_no_verdict_on_the_kernel() -> None:
+    with pytest.raises(InfrastructureError, match="knows no architecture") as caught:
+        CudaTarget("sm_80a").compile_kernel(kernel(source()), HEADER)
+    assert "WARPSMITH_CUDA_ARCH" in caught.value.advice
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "crt/host_config.h:122:2: error: #error -- unsupported GNU version! gcc versions later than 15 are not",
+        "sh: 1: cicc: not found",
+        "sh: line 1: ptxas: command not found",
+        "nvcc fatal   : Unsupported gpu architecture 'compute_120a'",
+    ],
+)
+def test_a_toolkit_that_builds_nothing_is_the_machines_fault(said: str) -> None:
+    with pytest.raises(InfrastructureError) as caught:
+        cuda._require_working_nvcc(f"some words\n{said}\n")
+    assert caught.value.advice
+    cuda._require_working_nvcc(f'kernel.cu:1:2: error: #error "{said}"\n')  # a kernel may quote it and is to blame
+
+
+@pytest.mark.parametrize(
+    "files", [{"a" * 201 + ".cu": "x"}, {"part.cu": "x", "part.cu/more.cu": "y"}, {"d/" * 150 + "k.cu": "x"}]
+)
+def test_files_that_no_folder_can_hold_are_the_kernels_fault(files: dict[str, str]) -> None:
+    made = Kernel(language="cuda", files={"kernel.cu": source(), **files})
+    with pytest.raises(KernelError):
+        CudaTarget("sm_90a").compile_kernel(made, HEADER)
+
+
+def test_a_define_as_long_as_a_book_is_refused() -> None:
+    with pytest.raises(KernelError, match="can't be a define"):
+        compiled(source(), defines={"BLOCK": "9" * 1000})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tools.cache import stored
 from tools.device_code import DeviceCode
@@ -26,8 +26,9 @@ OUTPUT = 64 << 10
 STANDARD_LIBRARIES = re.compile(
     r"(libc|libm|libmvec|libstdc\+\+|libgcc_s|libgomp|libatomic|libpthread|libdl|librt|libasan|libubsan|ld-linux[\w-]*)\.so(\.\d+)*"
 )
-_DEFINE_NAME, _DEFINE_VALUE = re.compile(r"[A-Za-z_]\w*"), re.compile(r"[\w.+-]*")
+_DEFINE_NAME, _DEFINE_VALUE = re.compile(r"[A-Za-z_]\w*"), re.compile(r"[\w.+-]{0,200}")
 _PATH_PART = re.compile(r"\w[\w.+-]*")
+_LONGEST_PATH = 200  # bytes; a compiler's own files get names that begin so
 _FILE_SIZE = 256 << 20  # bytes that a compiler may write to one file
 
 
@@ -95,6 +96,10 @@ def check_settings(
     for path in kernel.files:
         if not all(_PATH_PART.fullmatch(part) for part in path.split("/")):
             raise KernelError(f"`{path}` can't be a kernel's file", "Use relative paths of plain names.")
+        if len(path.encode()) > _LONGEST_PATH:
+            raise KernelError(f"`{path[:40]}…` is too long for a kernel's file", f"Use {_LONGEST_PATH} bytes at most.")
+        if any(str(folder) in kernel.files for folder in PurePosixPath(path).parents):
+            raise KernelError(f"`{path}` lies in what is a file of the kernel too", "Name files and folders apart.")
         if path == HEADER:
             raise KernelError(f"a kernel can't bring its own {HEADER}", "It is generated; include it.")
     for flag in kernel.flags:

@@ -9,6 +9,7 @@ import functools
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from tools.device_code import DeviceCode, DeviceFunction
 from tools.errors import InfrastructureError, KernelError
@@ -48,6 +49,16 @@ _DRIVER = re.compile(r"libcuda\.so(\.\d+)*")
 _MAPPED = re.compile(r"(libcuda|libcudart|libcudadebugger|libnvidia-[\w-]+)\.so(\.\d+)*")
 _UNDEFINED = re.compile(r"undefined reference to `(\w+)'")
 _MANGLED = re.compile(r"\b_Z[\w$]+")
+_NOT_THE_KERNELS: Final = (
+    (re.compile(r"(?m)^nvcc fatal\s*: Unsupported gpu architecture '(?P<what>[^']*)'"),
+     "nvcc here knows no architecture `{what}`",
+     "Set WARPSMITH_CUDA_ARCH to one that it knows (`nvcc --list-gpu-arch`), or install a newer toolkit."),
+    (re.compile(r"(?m)^\S*host_config\.h\b.*unsupported (?P<what>GNU|clang) version!"), "nvcc here does not take this machine's g++",
+     "Install a g++ that this CUDA toolkit supports, or a newer toolkit."),
+    (re.compile(r"(?m)^sh: .*\b(?P<what>cicc|ptxas|fatbinary|cudafe\+\+): (?:command )?not found"),
+     "nvcc here lacks its own `{what}`", "Install the CUDA toolkit again."),
+)  # fmt: skip
+"""What nvcc says of any kernel alike, in words of ours and with advice: no verdict on this one."""
 _ABSENT = re.compile(r"cannot find -l(\w+)")
 
 
@@ -144,6 +155,7 @@ class CudaTarget:
             message = f"the compiler needed more than {limit}"
             raise CutShort(failed(kernel, command, diagnostics, "compile_error", message=message, result=result))
         if not result.ok:
+            _require_working_nvcc(result.stderr)
             return _explained(kernel, command, diagnostics, libraries, result)
         fault = inspect(place, lambda needed: _may_need(needed, libraries), _SIGNATURE)
         if fault is not None:
@@ -201,6 +213,13 @@ def _keep_ptx(folder: Path) -> list[str]:
         if path.suffix != ".ptx":
             path.unlink()
     return [path.read_text(errors="replace") for path in sorted(folder.glob("*.ptx"))]
+
+
+def _require_working_nvcc(said: str) -> None:
+    """InfrastructureError when nvcc failed for what is no fault of the kernel's."""
+    for pattern, message, advice in _NOT_THE_KERNELS:
+        if (match := pattern.search(said)) is not None:
+            raise InfrastructureError(message.format(what=match["what"]), advice)
 
 
 def _explained(

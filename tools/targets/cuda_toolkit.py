@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from tools.errors import InfrastructureError
-from tools.process import run_command
+from tools.process import Completed, run_command
 from tools.targets.device_choice import chosen_device
 from tools.targets.occupancy import LIMITS, limits_of
 from tools.toolchain import SYSTEM_PATHS
@@ -87,8 +87,8 @@ def find_devices() -> tuple[Device, ...]:
         return ()
     chosen = chosen_device(os.environ)
     which = [f"--id={chosen}"] if chosen is not None else []
-    answer = run_command([query, *which, "--query-gpu=name,compute_cap", "--format=csv,noheader"], timeout=30)
-    rows = [line.rsplit(", ", 1) for line in answer.stdout.splitlines()] if answer.ok else []
+    answer = _said([query, *which, "--query-gpu=name,compute_cap", "--format=csv,noheader"])
+    rows = [line.rsplit(", ", 1) for line in answer.stdout.splitlines()] if answer is not None and answer.ok else []
     return tuple(Device(row[0], row[1]) for row in rows if len(row) == 2 and re.fullmatch(r"\d+\.\d", row[1]))
 
 
@@ -103,6 +103,14 @@ def chosen_architecture() -> str:
     return architecture
 
 
+def _said(command: list[str]) -> Completed | None:
+    """What a program answers; None when it can't be started (another processor's, a broken script)."""
+    try:
+        return run_command(command, timeout=30)
+    except InfrastructureError:
+        return None
+
+
 def _candidates() -> Iterator[Path]:
     home, found = os.environ.get("CUDA_HOME"), shutil.which("nvcc")
     for path in (Path(home, "bin/nvcc") if home else None, Path(found) if found else None, _USUAL / "bin/nvcc"):
@@ -112,9 +120,9 @@ def _candidates() -> Iterator[Path]:
 
 def _toolkit(nvcc: Path) -> Toolkit | None:
     """Ask nvcc for its version and, by a dry run, for the folder it really lives in."""
-    version = run_command([str(nvcc), "--version"], timeout=30)
-    match = re.search(r"release (\d+)\.(\d+), V([\d.]+)", version.stdout)
-    if not version.ok or match is None:
+    version = _said([str(nvcc), "--version"])
+    match = re.search(r"release (\d+)\.(\d+), V([\d.]+)", version.stdout) if version is not None else None
+    if version is None or not version.ok or match is None:
         return None
     dry = run_command([str(nvcc), "--dryrun", "-x", "cu", "/dev/null", "-o", "/dev/null"], timeout=30)
     top = re.search(r"^#\$ TOP=(.+)$", dry.stderr, re.MULTILINE)
