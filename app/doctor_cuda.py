@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.findings import Finding, State, output, run
 from tools.errors import WarpsmithError
-from tools.targets.cuda_toolkit import find_devices, find_toolkit
+from tools.targets.cuda_toolkit import chosen_architecture, find_devices, find_toolkit
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
 SETUP = "Run `make setup-cuda`; docs/gpu.md says what it needs."
@@ -22,7 +22,10 @@ COUNTERS = (
 
 def gpu() -> Finding:
     """The devices that the driver lists, and its version."""
-    names = [device.name for device in find_devices()]
+    try:
+        names = [device.name for device in find_devices()]
+    except WarpsmithError as error:
+        return Finding("gpu", "limited", error.message, error.advice)
     driver = output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
     if not names:
         return Finding("gpu", "info", "no NVIDIA GPU", "A GPU elsewhere does as well: docs/gpu.md, --executor.")
@@ -37,6 +40,10 @@ def nvcc() -> Finding:
     except WarpsmithError as error:
         return Finding("nvcc", _lacking(), error.message, f"Kernels for a GPU need it: {error.advice}")
     found = f"nvcc {toolkit.version} in {toolkit.root}"
+    try:
+        chosen_architecture()
+    except WarpsmithError as error:
+        return Finding("nvcc", "limited", f"{found}; {error.message}", error.advice)
     if toolkit.tool("cuobjdump") is None:
         advice = "Machine code can't be shown as SASS: install CUDA's binary utilities (PTX can)."
         return Finding("nvcc", "limited" if _has_gpu() else "info", f"{found}, without cuobjdump", advice)
@@ -101,7 +108,10 @@ LOOKS: tuple[Callable[[], Finding], ...] = (gpu, nvcc, pycuda, profiler, sanitiz
 
 
 def _has_gpu() -> bool:
-    return bool(find_devices())
+    try:
+        return bool(find_devices())
+    except WarpsmithError:
+        return False  # the look at the GPU says why
 
 
 def _lacking() -> State:

@@ -50,6 +50,8 @@ def test_headers_below_targets_and_no_curand(toolkit: Path, tmp_path: Path) -> N
     include = toolkit / "targets" / "x86_64-linux" / "include"
     include.mkdir(parents=True)
     (include / "cuda.h").touch()
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "libcuda.so").touch()
     place = find_place(tmp_path, tmp_path / "given")
     assert place == Place(toolkit, False, tmp_path / "given")
     assert str(include) in str(settings(place)["CUDA_INC_DIR"])
@@ -161,3 +163,9 @@ def test_it_starts_as_the_makefile_starts_it() -> None:
     command = [sys.executable, "-P", "-m", "tools.cuda_setup", "--help"]
     said = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": str(root)}, check=True)
     assert "--driver-folder" in said.stdout
+
+
+def test_a_driver_folder_without_the_library_is_said_before_the_build(toolkit: Path, tmp_path: Path) -> None:
+    (toolkit / "include" / "cuda.h").touch()
+    with pytest.raises(InfrastructureError, match=r"no libcuda\.so in"):
+        find_place(tmp_path, tmp_path / "nowhere")

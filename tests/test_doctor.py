@@ -9,6 +9,7 @@ import pytest
 
 from app import doctor, doctor_cuda
 from app.findings import Finding
+from tools.targets.cuda_toolkit import find_devices, find_toolkit
 
 
 def test_this_machine_can_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,3 +149,40 @@ def test_ninja_is_named_where_pytorch_is(
         (tmp_path / "ninja").touch(0o755)
     finding = doctor.torch()
     assert finding.state == state and ("ninja" in finding.found) is torch
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "name"), [("WARPSMITH_DEVICE", "fast", "gpu"), ("WARPSMITH_CUDA_ARCH", "sm_99", "nvcc")]
+)
+def test_a_setting_that_names_nothing_is_a_finding_and_not_the_doctor_s_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, value: str, name: str
+) -> None:
+    script(tmp_path, "nvidia-smi", "echo 'NVIDIA H200, 9.0'")
+    script(tmp_path, "nvcc", "echo 'Cuda compilation tools, release 13.0, V13.0.88'")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setenv(variable, value)
+    find_toolkit.cache_clear()
+    try:
+        found = {finding.name: finding for finding in (look() for look in doctor_cuda.LOOKS)}
+    finally:
+        find_toolkit.cache_clear()
+    assert found[name].state == "limited" and value in found[name].found and found[name].advice
+
+
+def test_programs_that_can_not_be_started_are_as_good_as_absent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in ("nvidia-smi", "bin/nvcc"):
+        (tmp_path / name).write_bytes(b"no program")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert find_devices() == () and doctor_cuda.gpu().state == "info"
+    find_toolkit.cache_clear()
+    try:
+        found = doctor_cuda.nvcc()  # the next nvcc is asked, or it says that this one does not run
+    finally:
+        find_toolkit.cache_clear()
+    assert "can't be started" not in found.found and found.state in ("ok", "info")

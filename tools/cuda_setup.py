@@ -90,8 +90,14 @@ def find_place(scratch: Path, driver_folder: Path | None = None, *, curand: bool
     if not any((folder / "cuda.h").is_file() for folder in includes):
         advice = "Install the toolkit's development files, or set CUDA_HOME to a toolkit that has them."
         raise InfrastructureError(f"the CUDA toolkit in {root} has no cuda.h", advice)
+    if driver_folder is not None and not (driver_folder / "libcuda.so").is_file():
+        raise InfrastructureError(f"there is no libcuda.so in {driver_folder}", "Give --driver-folder another folder.")
     has_curand = any((folder / "curand.h").is_file() for folder in includes)
-    return Place(root, has_curand if curand is None else curand, driver_folder or _driver_folder(root, scratch))
+    return Place(
+        root,
+        has_curand if curand is None else curand,
+        driver_folder.absolute() if driver_folder else _driver_folder(root, scratch),
+    )
 
 
 def _driver_folder(root: Path, scratch: Path) -> Path:
