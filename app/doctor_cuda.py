@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -27,6 +28,15 @@ def gpu() -> Finding:
     except WarpsmithError as error:
         return Finding("gpu", "limited", error.message, error.advice)
     driver = output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+    if not names and (query := shutil.which("nvidia-smi")) is not None:
+        done = run([query, "-L"])
+        said = (
+            (done.stdout + done.stderr).decode(errors="replace").split("\n")[0]
+            if done is not None
+            else "it does not answer"
+        )
+        advice = "Its driver may not be loaded, or not match: dmesg says more. In a container: --gpus all."
+        return Finding("gpu", "limited", f"nvidia-smi lists no GPU: {said[:200] or 'it says nothing'}", advice)
     if not names:
         return Finding("gpu", "info", "no NVIDIA GPU", "A GPU elsewhere does as well: docs/gpu.md, --executor.")
     version = driver.splitlines()[0] if driver else "of unknown version"
@@ -59,7 +69,11 @@ def pycuda() -> Finding:
     if done is not None and done.returncode == 0:
         count, version = done.stdout.decode().split()
         return Finding("pycuda", "ok", f"works with {count} device(s), built for CUDA {version}")
-    last = (done.stderr.decode(errors="replace").strip().splitlines() or [""])[-1] if done is not None else "it hangs"
+    last = (
+        (done.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
+        if done is not None
+        else "it does not answer"
+    )
     advice = SETUP if "libcuda" not in last else "The driver's libcuda.so.1 must be found: set LD_LIBRARY_PATH to it."
     return Finding("pycuda", _lacking(), f"installed, and does not start: {last[:200]}", advice)
 

@@ -524,3 +524,10 @@ def test_files_that_no_folder_can_hold_are_the_kernels_fault(files: dict[str, st
 def test_a_define_as_long_as_a_book_is_refused() -> None:
     with pytest.raises(KernelError, match="can't be a define"):
         compiled(source(), defines={"BLOCK": "9" * 1000})
+
+
+@needs_nvcc
+def test_an_entry_of_other_arguments_is_told_the_right_ones() -> None:
+    build = compiled('#include "task.h"\nextern "C" void solve(const task::Args& args, void* scratch) {}\n')
+    assert build.reason == "compile_error" and build.message.startswith("kernel.cu:2: ")
+    assert "task::Stream" in build.report.diagnostics[-1].message

@@ -170,6 +170,13 @@ def test_a_setting_that_names_nothing_is_a_finding_and_not_the_doctor_s_end(
     assert found[name].state == "limited" and value in found[name].found and found[name].advice
 
 
+def test_a_driver_that_is_out_of_order_is_told_from_no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script(tmp_path, "nvidia-smi", "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    found = doctor_cuda.gpu()
+    assert found.state == "limited" and "version mismatch" in found.found and found.advice
+
+
 def test_programs_that_can_not_be_started_are_as_good_as_absent(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -179,7 +186,7 @@ def test_programs_that_can_not_be_started_are_as_good_as_absent(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert find_devices() == () and doctor_cuda.gpu().state == "info"
+    assert find_devices() == () and "nvidia-smi lists no GPU" in doctor_cuda.gpu().found
     find_toolkit.cache_clear()
     try:
         found = doctor_cuda.nvcc()  # the next nvcc is asked, or it says that this one does not run

@@ -53,12 +53,14 @@ _NOT_THE_KERNELS: Final = (
     (re.compile(r"(?m)^nvcc fatal\s*: Unsupported gpu architecture '(?P<what>[^']*)'"),
      "nvcc here knows no architecture `{what}`",
      "Set WARPSMITH_CUDA_ARCH to one that it knows (`nvcc --list-gpu-arch`), or install a newer toolkit."),
-    (re.compile(r"(?m)^\S*host_config\.h\b.*unsupported (?P<what>GNU|clang) version!"), "nvcc here does not take this machine's g++",
+    (re.compile(r"(?m)^\S*host_config\.h\b.*unsupported (?P<what>GNU|clang) version!"),
+     "nvcc here does not take this machine's g++",
      "Install a g++ that this CUDA toolkit supports, or a newer toolkit."),
     (re.compile(r"(?m)^sh: .*\b(?P<what>cicc|ptxas|fatbinary|cudafe\+\+): (?:command )?not found"),
      "nvcc here lacks its own `{what}`", "Install the CUDA toolkit again."),
 )  # fmt: skip
 """What nvcc says of any kernel alike, in words of ours and with advice: no verdict on this one."""
+_OTHER_SOLVE = 'overloaded function "solve" has "C" linkage'
 _ABSENT = re.compile(r"cannot find -l(\w+)")
 
 
@@ -238,6 +240,9 @@ def _explained(
         if owner is not None and owner not in libraries:
             message = f"it calls {function} of {owner}, which the task does not allow"
             return failed(kernel, command, diagnostics, "forbidden_library", message=message, result=result)
+    if any(_OTHER_SOLVE in each.message for each in diagnostics):
+        wanted = Diagnostic(severity="note", message=f"{HEADER} declares `void solve({_SIGNATURE})`", file=HEADER)
+        diagnostics = (*diagnostics, wanted)
     return failed(kernel, command, diagnostics, "compile_error", result=result)
 
 
