@@ -3,8 +3,8 @@
     python -m bench.table [--wall-time 120s] [--only NAME] [--runs DIR] [--from-runs | --as-it-is]
 
 `--from-runs` optimises nothing and takes the newest ended run of each example under DIR; `--as-it-is` does not even
-that. Rows of other examples than `--only` names are kept. The columns of the H200 come from committed records, since
-few machines have one: of `tests/h200/speed_on_gpu.py autotune` where there is one, else of the starting kernels alone.
+that. Rows of other examples than `--only` names are kept. The columns of the H200 come from a committed record, since
+few machines have one: that of `tests/h200/speed_on_gpu.py autotune`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from memory.runs import RunFolder, list_runs
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-H200 = ROOT / "tests/golden/h200"
-TUNED, STARTED, SETTINGS = H200 / "speed/autotune.json", H200 / "judge/examples.json", H200 / "examples_on_gpu.json"
+TUNED = ROOT / "tests/golden/h200/speed/autotune.json"
 BEGIN, END = "<!-- results -->\n", "<!-- /results -->"
 CELLS = 8
 """Cells of a row that come from a run here."""
@@ -73,30 +72,13 @@ def write_table(new: Rows, machine: str | None) -> None:
 
 def record_of_h200() -> dict[str, Any]:
     """Chip, driver, date and what the table needs: `words` about it, and by example the `rows` of its workloads."""
-    tuned: dict[str, Any] | None = json.loads(TUNED.read_text()) if TUNED.is_file() else None
-    if tuned is not None:
-        runs = tuned["autotune"]["examples"].items()
-        words = f"{tuned['autotune']['iterations']} iterations of `builtin:autotune` on each example's CUDA kernel"
-        return tuned | {"words": words, "rows": {name: run["rows"] for name, run in runs}}
-    started: dict[str, Any] = json.loads(STARTED.read_text())
-    fastest: dict[tuple[str, str], float] = {}
-    for row in json.loads(SETTINGS.read_text())["results"]:
-        key = (row["example"], row["workload"])
-        fastest[key] = min(fastest.get(key, row["median_ms"]), row["median_ms"])
-    words = "the judged starting CUDA kernels, and the fastest of seven settings of each, timed without the judge"
-    return started | {"words": words, "rows": _started(started["examples"], fastest)}
-
-
-def _started(examples: dict[str, Any], fastest: dict[tuple[str, str], float]) -> dict[str, list[dict[str, Any]]]:
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for name, found in examples.items():
-        for timing in found["verdict"]["timings"]:
-            workload, start = timing["workload"], timing["seconds"]
-            best = min(fastest[name, workload] * 1e-3, start)
-            figures = {"start_seconds": start, "best_seconds": best, "gain": start / best}
-            share = timing["limit_seconds"] / best
-            rows.setdefault(name, []).append({"workload": workload, **figures, "share_of_limit": share})
-    return rows
+    tuned: dict[str, Any] = json.loads(TUNED.read_text())
+    found = tuned["autotune"]
+    words = (
+        f"what `builtin:autotune` came to on each example's CUDA kernel in {found['iterations']} iterations or "
+        f"{found['wall_seconds']} seconds of search, two runs at a time"
+    )
+    return tuned | {"words": words, "rows": {name: run["rows"] for name, run in found["examples"].items()}}
 
 
 def with_table(text: str, new: Rows, machine: str | None, record: dict[str, Any]) -> str:
@@ -132,8 +114,8 @@ def _on_h200(record: dict[str, Any], name: str, workload: str) -> tuple[str, ...
     row = next((each for each in record["rows"].get(name, []) if each["workload"] == workload), None)
     if row is None:
         return ("", "", "", "")
-    best = (duration(row["best_seconds"]), f"**{times(row['gain'])}**") if "best_seconds" in row else ("", "")
-    return (duration(row["start_seconds"]), *best, percent(row["share_of_limit"]))
+    start, best = row["start_seconds"], row["best_seconds"]
+    return (duration(start), duration(best), f"**{times(start / best)}**", percent(row["share_of_limit"]))
 
 
 def _about_h200(record: dict[str, Any]) -> str:

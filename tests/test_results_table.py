@@ -42,12 +42,6 @@ def test_bringing_it_up_to_date_again_changes_nothing() -> None:
     assert with_table(once, {}, None, GPU) == once
 
 
-def test_a_workload_that_was_not_optimised_there_has_no_gain() -> None:
-    row = {"workload": "odd", "start_seconds": 8e-6, "share_of_limit": 0.25}
-    text = with_table(OLD, {}, None, {**GPU, "rows": {"matmul": [row]}})
-    assert any(line.endswith("| 30 % | 8.000 µs |  |  | 25 % |") for line in text.splitlines())
-
-
 def test_the_readme_says_what_the_record_says() -> None:
     text = Path(README).read_text(encoding="utf-8")
     assert with_table(text, {}, None, record_of_h200()) == text
