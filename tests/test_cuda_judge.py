@@ -62,8 +62,14 @@ def test_every_example_was_accepted_in_the_strongest_sandbox_of_that_machine() -
 COARSE = Allowance(coarse=True, slack=250e-6)
 
 
+def single_calls() -> dict[str, Any]:
+    """Readings of one session by both clocks, and the round trips around them."""
+    found: dict[str, Any] = json.loads((GOLDEN.parent / "live/clocks.json").read_text())["clocks"]["judge"]
+    return found
+
+
 def test_the_recorded_clocks_agree_and_the_precise_one_counts() -> None:
-    found = recorded("spread")
+    found = single_calls()
     readings = tuple(Reading(*pair) for pair in found["readings"])
     clocks = Clocks(readings, tuple(found["round_trips"]), COARSE)
     assert clocks.disagreement() is None
@@ -73,7 +79,7 @@ def test_the_recorded_clocks_agree_and_the_precise_one_counts() -> None:
 
 @pytest.mark.parametrize("hidden", [0.0005, 0.002])
 def test_work_that_events_do_not_see_makes_the_clocks_disagree(hidden: float) -> None:
-    found = recorded("spread")
+    found = single_calls()
     readings = tuple(Reading(inner, outer + hidden) for inner, outer in found["readings"])
     why = Clocks(readings, tuple(found["round_trips"]), COARSE).disagreement()
     assert why is not None
@@ -81,7 +87,7 @@ def test_work_that_events_do_not_see_makes_the_clocks_disagree(hidden: float) ->
 
 
 def test_one_disturbed_call_does_not_make_them_disagree() -> None:
-    found = recorded("spread")
+    found = single_calls()
     readings = [Reading(inner, outer) for inner, outer in found["readings"]]
     readings[3] = Reading(readings[3].inner, readings[3].outer + 0.1)
     assert Clocks(tuple(readings), tuple(found["round_trips"]), COARSE).disagreement() is None
