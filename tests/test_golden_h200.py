@@ -59,21 +59,29 @@ NO_FASTER = 1.25
 """How much faster than its honest twin a trick without effect may have been timed."""
 
 
+NOT_RECORDED: dict[str, list[str]] = json.loads((KERNELS / "not_recorded.json").read_text())
+"""Rows that no GPU has judged yet, and faults without what came after them. Every other one has to be there."""
+
+
 def recorded_rows(section: str) -> dict[str, Any]:
-    path = GOLDEN / f"{section}.json"
-    if not path.is_file():
-        return {}
-    record = json.loads(path.read_text())
+    record = json.loads((GOLDEN / f"{section}.json").read_text())
     assert "H200" in record["chip"] and record["driver"] and record["date"].startswith("20")
     rows: dict[str, Any] = record[section]
     return rows
 
 
 def verdict_of(section: str, name: str) -> Accepted | Rejected:
-    rows = recorded_rows(section)
-    if name not in rows:
+    if name in NOT_RECORDED[section]:
         pytest.skip(f"{name} was not judged on an H200 yet")
-    return VERDICT.validate_python(rows[name]["verdict"])
+    return VERDICT.validate_python(recorded_rows(section)[name]["verdict"])
+
+
+@pytest.mark.parametrize("section", MANIFESTS)
+def test_every_row_is_recorded_or_named_as_not_recorded(section: str) -> None:
+    recorded, waiting = set(recorded_rows(section)), set(NOT_RECORDED[section])
+    assert recorded | waiting == set(MANIFESTS[section])
+    assert recorded & waiting == set()
+    assert len(waiting) == len(NOT_RECORDED[section])
 
 
 @pytest.mark.parametrize(("section", "name"), ROWS)
@@ -100,6 +108,7 @@ def test_a_trick_without_effect_gained_nothing_on_the_gpu(section: str, name: st
 def test_no_cheat_was_believed_on_the_gpu(section: str) -> None:
     rows = recorded_rows(section)
     cheats = [name for name, row in MANIFESTS[section].items() if "stage" in row and name in rows]
+    assert len(cheats) > len(rows) / 3
     assert [name for name in cheats if rows[name]["verdict"]["status"] == "accepted"] == []
 
 
@@ -121,11 +130,49 @@ def test_no_record_says_where_it_was_made(path: Path) -> None:
     assert not any(private in text for private in ("/home/", "/.cache/", "/root/.", "/tmp/warpsmith-"))
 
 
-def test_a_fault_left_no_device_memory_behind() -> None:
-    measured = {name: row["free_bytes"] for name, row in recorded_rows("fixtures").items() if "free_bytes" in row}
-    assert "cuda_illegal_address" in measured
-    for name, free in measured.items():
-        assert free["after"] >= free["before"] - (1 << 20), name
+FAULTS = [name for name, row in MANIFESTS["fixtures"].items() if row.get("fault")]
+
+
+def row_of_fault(name: str) -> dict[str, Any]:
+    if name in NOT_RECORDED["fixtures"] + NOT_RECORDED["aftermath"]:
+        pytest.skip(f"what came after {name} was not recorded on an H200 yet")
+    row: dict[str, Any] = recorded_rows("fixtures")[name]
+    return row
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_left_no_device_memory_behind(name: str) -> None:
+    free = row_of_fault(name)["free_bytes"]
+    assert free["after"] >= free["before"] - (1 << 20)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_after_a_fault_the_next_verdict_was_right_and_the_worker_beside_it_went_on(name: str) -> None:
+    row = row_of_fault(name)
+    assert row["next"]["status"] == "accepted" and row["next"]["worst_error"] <= 1
+    assert row["right_calls_beside"] > 0
+
+
+def test_only_faults_wait_for_what_came_after_them() -> None:
+    waiting = NOT_RECORDED["aftermath"]
+    assert set(waiting) <= set(FAULTS) - set(NOT_RECORDED["fixtures"])
+    for name in set(FAULTS) - set(waiting) - set(NOT_RECORDED["fixtures"]):
+        assert {"free_bytes", "next", "right_calls_beside"} <= recorded_rows("fixtures")[name].keys()
+
+
+def test_settings_that_cannot_be_launched_were_refused_on_the_gpu_and_most_before_they_were_built() -> None:
+    path = GOLDEN / "invalid.json"
+    if not path.is_file() and NOT_RECORDED["invalid"]:
+        pytest.skip("the sweep was not recorded on an H200 yet")
+    record = json.loads(path.read_text())
+    assert "H200" in record["chip"] and NOT_RECORDED["invalid"] == []
+    found = record["invalid"]
+    assert found["exhausted"] and len(found["rows"]) == found["points"] == 9
+    for row in found["rows"]:
+        shared, rows = (row["settings"]["defines"][name] for name in ("SHARED", "ROWS"))
+        assert (row["seconds"] is not None) == (shared == "0" and rows != "64"), row
+        assert row["foreseen"] == (shared != "0")
+    assert found["best"]["defines"]["SHARED"] == "0"
 
 
 INNER = 15e-6

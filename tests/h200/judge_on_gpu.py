@@ -1,6 +1,6 @@
 """The judge on a real GPU: every example, every fixture beside tests/kernels/cuda.toml, spread, time to verdict, a run.
 
-    python -P tests/h200/judge_on_gpu.py [examples fixtures torch_fixtures spread speed autotune]
+    python -P tests/h200/judge_on_gpu.py [examples fixtures beside torch_fixtures invalid spread speed autotune]
 
 Runs where warpsmith, PyCUDA and a GPU are; writes `judge_<section>.json` to $OUT (else ./out), which are kept
 under tests/golden/h200/ and from which the CI replays the judge's logic. Exit status 1 when a
@@ -9,8 +9,6 @@ verdict is not the expected one.
 
 from __future__ import annotations
 
-import contextlib
-import fnmatch
 import functools
 import json
 import os
@@ -21,22 +19,33 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
+from aftermath import Aftermath  # noqa: E402
+from fixture_rows import (  # noqa: E402
+    build_all,
+    chosen,
+    failed_row,
+    fixture_task,
+    judged,
+    judged_row,
+    native_kernel,
+    native_rows,
+    report,
+    setting,
+)
+from invalid_settings import invalid_settings  # noqa: E402
 from recording import Report, Sections, asked_of, each_run, gpu, out_folder, parser_of, today, write  # noqa: E402
 
-from tools.cache import cache_dir  # noqa: E402
-from tools.errors import WarpsmithError  # noqa: E402
-from tools.judge import Judge, open_task  # noqa: E402
-from tools.records import Accepted, Kernel, Verdict  # noqa: E402
-from tools.task import TaskSource, read_kernel, read_task  # noqa: E402
+from tools.judge import open_task  # noqa: E402
+from tools.records import Accepted, Kernel  # noqa: E402
+from tools.task import read_task  # noqa: E402
 
 KERNELS, GOLDEN = ROOT / "tests/kernels", ROOT / "tests/golden/h200/judge"
-PROCESSES = 2
+PROCESSES = {"fixtures": 4, "torch_fixtures": 2}
 """That judge fixtures at the same time."""
 REPEATS, CALLS = 12, 40
 """Whole evaluations, and single calls, of one kernel."""
@@ -60,9 +69,25 @@ def examples() -> Report:
 
 @SECTIONS.section
 def fixtures() -> Report:
-    """The wrong, cheating and faulting kernels beside tests/kernels/cuda.toml, and their twins."""
-    expected = tomllib.loads((KERNELS / "cuda.toml").read_text())
-    return judged_fixtures("fixtures", expected, lambda name: read_kernel(KERNELS / expected[name].get("kernel", name)))
+    """The wrong and cheating kernels beside tests/kernels/cuda.toml, and their twins; not what `beside` judges."""
+    expected = {name: row for name, row in native_rows().items() if not row.get("fault")}
+    return judged_fixtures("fixtures", expected, native_kernel)
+
+
+@SECTIONS.section
+def beside() -> Report:
+    """The faults beside tests/kernels/cuda.toml, alone on the device but for another judge's worker: whether that one
+    goes on and stays right, whether the device's memory is free again, and the next verdict on an honest kernel."""
+    found: Report = {}
+    aftermath = Aftermath()
+    try:
+        for name, row in chosen({n: row for n, row in native_rows().items() if row.get("fault")}).items():
+            found[name] = aftermath.of(name, row)
+            report(name, found[name])
+            keep("beside", found)
+    finally:
+        aftermath.close()
+    return found
 
 
 @SECTIONS.section
@@ -86,15 +111,13 @@ def judged_fixtures(section: str, expected: dict[str, Report], kernel: Callable[
     process alone: patterns with commas between. NEW=1 leaves out what is recorded as expected.
     """
     if "ONLY" in os.environ:
-        patterns = os.environ["ONLY"].split(",")
-        rows = {n: row for n, row in expected.items() if any(fnmatch.fnmatch(n, p) for p in patterns)}
-        return judged_rows(section, rows, kernel)
+        return judged_rows(section, chosen(expected), kernel)
     if "NEW" in os.environ:
         record = GOLDEN / f"{section}.json"
         known = json.loads(record.read_text())[section] if record.is_file() else {}
         expected = {n: row for n, row in expected.items() if not known.get(n, {}).get("as_expected")}
     children = []
-    for number, part in enumerate(shares(expected)):
+    for number, part in enumerate(shares(expected, PROCESSES[section])):
         out = out_folder() / f"{section}_{number}"
         settings = {**os.environ, "ONLY": ",".join(part), "OUT": str(out)}
         children.append((out, subprocess.Popen([sys.executable, "-P", __file__, section], env=settings)))
@@ -105,71 +128,47 @@ def judged_fixtures(section: str, expected: dict[str, Report], kernel: Callable[
         found |= json.loads(written.read_text())[section] if written.is_file() else {}
     found = {name: found[name] for name in expected if name in found}
     cheats = [name for name in found if "stage" in expected[name]]
-    believed = [name for name in cheats if found[name]["verdict"]["status"] == "accepted"]
-    print(f"{len(found)} of {len(expected)} rows judged", flush=True)
+    believed = [name for name in cheats if found[name].get("verdict", {}).get("status") == "accepted"]
+    unjudged = [name for name in expected if "verdict" not in found.get(name, {})]
+    print(f"{len(expected) - len(unjudged)} of {len(expected)} rows judged; not: {unjudged or 'none'}", flush=True)
     print(f"{len(believed)} of {len(cheats)} cheats were believed: {', '.join(believed) or 'none'}", flush=True)
     return found
 
 
-def shares(expected: dict[str, Report]) -> list[list[str]]:
+def shares(expected: dict[str, Report], processes: int) -> list[list[str]]:
     """The rows for each process: what is slow to build alone, other tasks together, and the rest evenly."""
     slow = [[name] for name, row in expected.items() if row.get("slow")]
-    others = [name for name, row in expected.items() if row.get("task") and not row.get("slow")]
-    rest = [name for name, row in expected.items() if not row.get("task") and not row.get("slow")]
+    apart = [name for name, row in expected.items() if not row.get("slow") and setting(row) != setting({})]
+    rest = [name for name, row in expected.items() if not row.get("slow") and setting(row) == setting({})]
     rest.sort(key=lambda name: "stage" in expected[name])  # those that pass all stages take longest
-    return [part for part in (*slow, others, *(rest[n::PROCESSES] for n in range(PROCESSES))) if part]
+    return [part for part in (*slow, apart, *(rest[n::processes] for n in range(processes))) if part]
 
 
 def judged_rows(section: str, expected: dict[str, Report], kernel: Callable[[str], Kernel]) -> Report:
-    """One judge for each task and policy, one kernel after the other."""
+    """One judge for each task, policy and libraries, one kernel after the other. What can't be judged says why."""
     found: Report = {}
-    by_task: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for name, row in expected.items():
-        by_task.setdefault((row.get("task", ""), row.get("policy", "strict")), []).append(name)
-    for (task, policy), names in by_task.items():
-        with open_task(fixture_task(task).model_copy(update={"policy": policy}), "cuda") as judge:
-            build_all(judge, [kernel(name) for name in names])
-            for name in names:
-                row = judged(judge, kernel(name))
-                row["as_expected"] = as_expected(row["verdict"], expected[name])
-                report(name, row)
-                found[name] = {**row, "verdict": shortened(name, row["verdict"])}
-                keep(section, found)
+        groups.setdefault(setting(row), []).append(name)
+    for (task, policy, libraries), names in groups.items():
+        source = fixture_task(task).model_copy(update={"policy": policy, "libraries": libraries})
+        begin = time.perf_counter()
+        try:
+            with open_task(source, "cuda") as judge:
+                build_all(judge, [kernel(name) for name in names])
+                for name in names:
+                    found[name] = judged_row(judge, name, kernel(name), expected[name])
+                    keep(section, found)
+        except Exception as error:  # noqa: BLE001 - the other rows are still worth their device time
+            found |= {name: failed_row(error, begin) for name in names if name not in found}
+            keep(section, found)
     return found
 
 
-def fixture_task(name: str) -> TaskSource:
-    """A task of the tests', or the example that most fixtures are for."""
-    places = [ROOT / "tests/tasks_adversary" / name, ROOT / "tests/tasks" / f"{name}.py", ROOT / "examples/softmax"]
-    return read_task(next(place for place in places if (name and place.exists()) or place == places[-1]))
-
-
-def build_all(judge: Judge, kernels: list[Kernel]) -> None:
-    """Fill the build cache, on all cores at once; what does not build says so again when it is judged."""
-
-    def build(kernel: Kernel) -> None:
-        with contextlib.suppress(WarpsmithError):
-            judge.build_variant(kernel, "release")
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(build, kernels))
-
-
-def shortened(name: str, verdict: Report) -> Report:
-    """A verdict without what differs from machine to machine: paths, ids, commands, what a compiler said."""
-    dropped: Report = {"command": [], "stderr": "", "build": None, "exit_code": None}
-    stages = [
-        {**stage, **dropped, "stdout": "" if stage["passed"] else placeless(stage["stdout"]), "details": {}}
-        if stage["stage"] in ("screen", "build", "open")
-        else {**stage, **dropped, "stdout": "" if stage["passed"] else placeless(stage["stdout"])}
-        for stage in verdict["stages"]
-    ]
-    return {**verdict, "kernel": name, "stages": stages}
-
-
-def placeless(text: str) -> str:
-    """Without where this checkout and the cache are."""
-    return text.replace(f"{ROOT}/", "").replace(str(cache_dir()), "CACHE")
+@SECTIONS.section
+def invalid() -> Report:
+    """A sweep over settings of which some can't be launched: what was refused before it was built, and what was not."""
+    return invalid_settings()
 
 
 @SECTIONS.section
@@ -259,30 +258,6 @@ def autotune() -> Report:
     return found
 
 
-def judged(judge: Judge, kernel: Kernel) -> Report:
-    """One evaluation as plain data."""
-    begin = time.perf_counter()
-    verdict: Verdict = judge.evaluate(kernel)
-    return {"verdict": verdict.model_dump(mode="json"), "seconds": time.perf_counter() - begin}
-
-
-def as_expected(verdict: Report, wanted: Report) -> bool:
-    """What `harmless` says of times is for the tests of the record: they have the twin's."""
-    if "stage" not in wanted:
-        return bool(verdict["status"] == "accepted")
-    stages = [wanted["stage"]] if isinstance(wanted["stage"], str) else wanted["stage"]
-    return bool(
-        verdict["status"] == "rejected" and verdict["stage"] in stages and verdict["reason"] in wanted["reasons"]
-    )
-
-
-def report(name: str, row: Report) -> None:
-    verdict = row["verdict"]
-    told = {key: verdict.get(key) for key in ("stage", "reason", "message") if verdict.get(key)}
-    times = {t["workload"]: f"{t['seconds'] * 1e6:.1f}us" for t in verdict.get("timings", [])}
-    print(name, verdict["status"], row.get("as_expected", ""), told, times, f"{row['seconds']:.1f}s", flush=True)
-
-
 @functools.cache
 def machine() -> Report:
     return {**gpu(), "date": today()}
@@ -300,7 +275,8 @@ def main() -> None:
         record[name] = found
         print(f"-- {name} {seconds:.1f}s", flush=True)
         keep(name, found)
-    rows = [row for name, result in record.items() if name.endswith("fixtures") for row in result.values()]
+    of_rows = ("fixtures", "beside", "torch_fixtures")
+    rows = [row for name, result in record.items() if name in of_rows for row in result.values()]
     sys.exit(any(not (isinstance(row, dict) and row.get("as_expected")) for row in rows))
 
 

@@ -2,37 +2,87 @@
 
     python -P tests/h200/keep_fixtures.py FOLDER...
 
-Rows of one record come from one chip and driver; the date of each is kept with it.
+Rows of one record come from one chip and driver; the date of each is kept with it. What was judged leaves the list of
+rows that no GPU has judged yet, tests/kernels/not_recorded.json. Rows that could not be judged are told and left out.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden/h200/judge"
-SECTIONS = ("fixtures", "torch_fixtures")
+ROOT = Path(__file__).resolve().parents[1]
+GOLDEN, NOT_RECORDED = ROOT / "golden/h200/judge", ROOT / "kernels/not_recorded.json"
+RECORDS = {"fixtures": ("fixtures", "beside"), "torch_fixtures": ("torch_fixtures",)}
+"""The sections whose rows make a record."""
+AFTERMATH = "aftermath"
+"""The faults whose rows don't say yet what came after them."""
+WHOLE = ("invalid",)
+"""Sections that are a record of their own."""
 
 
-def keep(section: str, folders: list[Path]) -> int:
-    """Merge all records of a section below the folders; how many rows came from them."""
-    record = GOLDEN / f"{section}.json"
-    kept = json.loads(record.read_text()) if record.is_file() else {}
-    count = 0
+def found_in(folders: list[Path], section: str) -> Iterator[dict[str, Any]]:
+    """The records of a section below the folders."""
     for path in sorted(path for folder in folders for path in folder.rglob(f"judge_{section}.json")):
-        found = json.loads(path.read_text())
-        machine = {"chip": found["chip"], "driver": found["driver"]}
-        if kept and machine != {name: kept[name] for name in machine}:
-            raise SystemExit(f"{path} is of another machine than {record}")
-        rows = {name: row | {"date": found["date"]} for name, row in found[section].items() if isinstance(row, dict)}
-        kept = {**machine, "date": found["date"], section: kept.get(section, {}) | rows}
-        count += len(rows)
-    if kept:
-        record.write_text(json.dumps(kept, indent=1) + "\n")
-    return count
+        record: dict[str, Any] = json.loads(path.read_text())
+        yield record
+
+
+def keep(name: str, folders: list[Path], golden: Path = GOLDEN) -> list[str]:
+    """Merge the rows for a record; which came from the folders. Raises SystemExit when they are of another machine than
+    rows that would stay, or of several."""
+    place = golden / f"{name}.json"
+    kept: dict[str, Any] = json.loads(place.read_text()) if place.is_file() else {}
+    old = kept.get(name, {})
+    new: dict[str, Any] = {}
+    machines = []
+    for section in RECORDS[name]:
+        for record in found_in(folders, section):
+            rows = record[section]
+            machines.append({"chip": record["chip"], "driver": record["driver"], "date": record["date"]})
+            unjudged = {row: found for row, found in rows.items() if isinstance(found, str) or "verdict" not in found}
+            for row, found in unjudged.items():
+                print(f"{row} is left out: {found if isinstance(found, str) else found.get('failed')}", file=sys.stderr)
+            new |= {row: found | {"date": record["date"]} for row, found in rows.items() if row not in unjudged}
+    if not new:
+        return []
+    stays = [kept] if old.keys() - new.keys() else []
+    if len({(machine["chip"], machine["driver"]) for machine in (*machines, *stays)}) > 1:
+        raise SystemExit(f"the rows for {name} are of several machines, or of another one than those that stay")
+    place.write_text(json.dumps({**machines[-1], name: old | new}, indent=1) + "\n")
+    return sorted(new)
+
+
+def keep_whole(section: str, folders: list[Path], golden: Path = GOLDEN) -> bool:
+    """Keep the last record of a section as it is; whether there was one that did not fail."""
+    records = [record for record in found_in(folders, section) if "failed" not in record[section]]
+    if records:
+        (golden / f"{section}.json").write_text(json.dumps(records[-1], indent=1) + "\n")
+    return bool(records)
+
+
+def strike(name: str, rows: list[str], place: Path = NOT_RECORDED) -> None:
+    """Take rows off the list of those without a record."""
+    listed: dict[str, list[str]] = json.loads(place.read_text())
+    listed[name] = [row for row in listed[name] if row not in rows]
+    place.write_text(json.dumps(listed, indent=1) + "\n")
+
+
+def main() -> None:
+    folders = [Path(argument) for argument in sys.argv[1:]]
+    for name in RECORDS:
+        rows = keep(name, folders)
+        for listed in (name, *([AFTERMATH] if name == "fixtures" else [])):
+            strike(listed, rows)
+        print(name, len(rows))
+    for section in WHOLE:
+        kept = keep_whole(section, folders)
+        strike(section, [section] if kept else [])
+        print(section, kept)
 
 
 if __name__ == "__main__":
-    for name in SECTIONS:
-        print(name, keep(name, [Path(argument) for argument in sys.argv[1:]]), "rows")
+    main()
