@@ -54,3 +54,13 @@ def test_every_form_of_export_was_judged_again_on_the_gpu() -> None:
     for name, row in forms.items():
         assert (row["exit_code"], row["verdict"]["status"]) == (0, "accepted"), name
     assert forms["torch-op"]["selftest"]["status"] == "passed"
+
+
+def test_without_the_same_addresses_one_kernel_differed_from_worker_to_worker() -> None:
+    """Why docs/decisions/0013 was made."""
+    apart = recorded("speed/apart_before")
+    assert all(apart[kept]["spread"]["odd"] < 0.005 for kept in ("worker", "code"))
+    assert all(apart[new]["spread"]["odd"] > 0.15 for new in ("process", "outputs"))
+    assert apart["two placements by hint"]["spread"]["long_rows"] > 0.5
+    itself = recorded("speed/itself_before")
+    assert [row["comparison"]["decision"] for row in itself["rows"]].count("slower") == 6
