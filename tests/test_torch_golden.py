@@ -27,16 +27,15 @@ ROWS: dict[str, dict[str, Any]] = {
     if "status" in row
 }
 TEXTS = {name: text for name, text in vars(kernels).items() if isinstance(text, str) and "class ModelNew" in text}
-TEXTS |= kernels.FAULTS
-FAULTS_RECORD = ROOT / "tests/golden/h200/judge/torch_faults.json"
-NOT_RECORDED: frozenset[str] = frozenset(kernels.FAULTS)
-"""Faults that were not run on an H200 yet."""
+TEXTS |= {**kernels.FAULTS, **kernels.UNSAFE, **kernels.SAFE}
+NOT_RECORDED: frozenset[str] = frozenset({*kernels.FAULTS, *kernels.UNSAFE, *kernels.SAFE})
+"""Kernels of the sections `faults` and `sanitizers` that were not run on an H200 yet."""
 
 
 def test_the_record_names_its_chip_driver_and_date() -> None:
     assert RECORD["chip"] == "NVIDIA H200"
     assert RECORD["driver"] and RECORD["date"]
-    assert ROWS.keys() == WANTED.keys() - kernels.FAULTS.keys()
+    assert ROWS.keys() == WANTED.keys() - {*kernels.FAULTS, *kernels.UNSAFE, *kernels.SAFE}
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -57,16 +56,40 @@ def test_a_worker_was_ready_within_a_second_and_left_no_memory_behind(name: str)
         assert row["free_bytes"]["after"] >= row["free_bytes"]["before"] - (1 << 20)
 
 
+def row_apart(section: str, name: str) -> dict[str, Any]:
+    """The row of a section with a record of its own, its verdict being the right one."""
+    path = ROOT / f"tests/golden/h200/judge/torch_{section}.json"
+    record: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    if name in NOT_RECORDED:
+        assert name not in record.get(section, {}), f"{name} is recorded: take it out of the list of those that are not"
+        pytest.skip(f"{name} was not run on an H200 yet")
+    assert "H200" in record["chip"] and record["driver"] and record["date"].startswith("20")
+    row: dict[str, Any] = record[section][name]
+    stage, reasons = WANTED[name]
+    if stage == "accepted":
+        assert row["status"] == "accepted"
+    else:
+        assert (row["status"], row["stage"]) == ("rejected", stage) and row["reason"] in reasons
+    return row
+
+
+@pytest.mark.parametrize(("name", "tool"), [*zip(kernels.UNSAFE, ("memcheck", "initcheck", "racecheck"), strict=True)])
+def test_a_sanitizer_finds_what_right_results_hide(name: str, tool: str) -> None:
+    assert f"({tool})" in row_apart("sanitizers", name)["message"]
+
+
+@pytest.mark.parametrize("name", kernels.SAFE)
+def test_every_sanitizer_looked_at_a_kernel_that_is_safe(name: str) -> None:
+    told = row_apart("sanitizers", name)["details"]["memory-safe"]
+    assert {"memcheck", "racecheck", "initcheck"} <= {each.rpartition("/")[2] for each in told["checked"]}
+    assert "could_not_check" not in told and "reads outside of arrays" in told["not_covered"]
+
+
 @pytest.mark.parametrize("name", kernels.FAULTS)
 def test_a_fault_costs_its_own_worker_and_nobody_else(name: str) -> None:
     """It is ended for what it is, its memory is free again, the next verdict is right, and another judge's worker,
     called all the while, goes on giving right results."""
-    rows = json.loads(FAULTS_RECORD.read_text())["faults"] if FAULTS_RECORD.is_file() else {}
-    if name in NOT_RECORDED:
-        assert name not in rows, f"{name} is recorded: take it out of the list of those that are not"
-        pytest.skip(f"{name} was not run on an H200 yet")
-    row, (stage, reasons) = rows[name], WANTED[name]
-    assert (row["status"], row["stage"]) == ("rejected", stage) and row["reason"] in reasons
+    row = row_apart("faults", name)
     assert row["free_bytes"]["after"] >= row["free_bytes"]["before"] - (1 << 20)
     assert row["next"] == "accepted" and row["right_calls_beside"] > 0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tools import cuda_programs
 from tools.cuda_process import Host, device_files, driver_environment
-from tools.sandbox import Confinement
+from tools.sandbox import Confinement, Sandbox
 from tools.targets import cuda_vendor
 from tools.targets.cuda_toolkit import find_toolkit
 
@@ -39,28 +39,9 @@ class Bench:
 
     def confined(self, command: Sequence[str]) -> list[str]:
         """`command`, which may start the program, behind the sandbox."""
-        policy = Confinement(
-            read_only=(
-                *find_toolkit().folders,
-                *cuda_vendor.folders(),
-                *self.shown,
-                cuda_programs.replay(),
-                self.library if self.library.exists() else self.library.parent,
-                self.plan,
-                Path("/sys"),
-            ),
-            writable=(self.folder,),
-            devices=device_files(),
-            file_size=self.file_size,
-            open_files=1024,
-            allow_fork=True,
-            proc=True,
-            loopback=True,
-        )
-        sandbox = self.host.sandbox
-        own_root = sandbox.level in ("bwrap", "namespaces")
-        weaker = dataclasses.replace(sandbox, seccomp=False, landlock=0 if own_root else sandbox.landlock)
-        return weaker.wrap(list(command), policy)
+        library = self.library if self.library.exists() else self.library.parent
+        readable = (*cuda_vendor.folders(), *self.shown, cuda_programs.replay(), library, self.plan)
+        return observed(self.host.sandbox, command, readable, self.folder, self.file_size)
 
     def environment(self) -> dict[str, str]:
         """All that it sees of the environment."""
@@ -68,3 +49,28 @@ class Bench:
         own = {"PATH": path, "LC_ALL": "C", "TMPDIR": str(self.folder), "HOME": str(self.folder)}
         # An instrument looks into all that is loaded, and a vendor's library has more than its kernel needs.
         return {**driver_environment(self.host.uuid), **own, "CUDA_MODULE_LOADING": "LAZY"}
+
+
+def observed(
+    sandbox: Sandbox,
+    command: Sequence[str],
+    readable: Sequence[Path],
+    folder: Path,
+    file_size: int,
+    devices: Sequence[Path] = (),
+) -> list[str]:
+    """An instrument's command, which starts the program that it looks at, behind what of the sandbox it can bear. It
+    may write `folder`, in files of at most `file_size` bytes, and open `devices` beside the GPU's."""
+    policy = Confinement(
+        read_only=(*find_toolkit().folders, *readable, Path("/sys")),
+        writable=(folder,),
+        devices=(*device_files(), *devices),
+        file_size=file_size,
+        open_files=1024,
+        allow_fork=True,
+        proc=True,
+        loopback=True,
+    )
+    own_root = sandbox.level in ("bwrap", "namespaces")
+    weaker = dataclasses.replace(sandbox, seccomp=False, landlock=0 if own_root else sandbox.landlock)
+    return weaker.wrap(list(command), policy)

@@ -56,7 +56,7 @@ _WHAT = re.compile(
     re.MULTILINE,
 )
 _LEFT = re.compile(r"LEAK SUMMARY: (?P<bytes>[\d,]+) bytes leaked in (?P<count>[\d,]+) allocation")
-_PLACE = re.compile(r"(?:in|at) (?:\S*/)?(?P<file>[\w.+-]+\.(?:cuh?|h|hpp|cpp)):(?P<line>\d+)")
+_PLACE = re.compile(r"(?:in|at) (?:\S*/)?(?P<file>[\w.+-]+\.(?:cuh?|h|hpp|cpp|py)):(?P<line>\d+)")
 
 
 @dataclass(frozen=True)

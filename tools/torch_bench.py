@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import JsonValue
 
+from tools import torch_look
 from tools.buffers import WorkloadBuffers
 from tools.contract import Signature, Tensor
+from tools.cuda_look import tell
+from tools.cuda_sanitizer import Outcome
 from tools.errors import InfrastructureError
 from tools.records import Kernel
 from tools.stages import Evidence
@@ -51,6 +54,8 @@ class TorchBench:
         self._idle_buffers: list[WorkloadBuffers] = []
         self._known: frozenset[str] = frozenset()
         self._threads = 0
+        self._unwatched: list[Outcome] = []
+        """How the sanitizers ended on this machine before they came to a kernel."""
 
     def build(self, kernel: Kernel, calls: Sequence[ModelCall], libraries: Sequence[str]) -> Build:
         """Build it, or return the cached build. Raises KernelError and InfrastructureError."""
@@ -106,6 +111,26 @@ class TorchBench:
                 runner.verify_last()
                 done.append(f"{name}/guarded")
         evidence.details.update({"checked": done, "not_covered": NOT_COVERED[self._home.target]})
+        if self._home.target == "cuda":
+            self._watch(judge, build, evidence)
+
+    def _watch(self, judge: Judge, build: Build, evidence: Evidence) -> None:
+        """The sanitizers on the smallest workload. Raises Failed for what they find."""
+        assert build.library is not None
+        sizes = [sum(tensor.nbytes for tensor in signature.input_tensors) for signature in judge.signatures]
+        index = sizes.index(min(sizes))
+        name = judge.names[index]
+        tools = torch_look.wanted_tools()
+        recorded = torch_look.Recorded(build.library, judge.calls[index], judge.content.drawn_beside(index))
+        outcomes = self._unwatched or (torch_look.watched(recorded, self._home, tools) if tools else [])
+        if torch_look.never_started(outcomes):
+            self._unwatched = outcomes
+        done = evidence.details["checked"]
+        tell(evidence, [name] * len(outcomes), outcomes)
+        seen = evidence.details["checked"]
+        assert isinstance(done, list) and isinstance(seen, list)
+        evidence.details["checked"] = [*done, *seen]
+        evidence.details["not_covered"] = torch_look.unseen(outcomes, judge.names, name)
 
     def attribute(self, judge: Judge, kernel: Kernel, build: Build, evidence: Evidence) -> None:
         """Look at what runs below the dispatcher. Raises Failed and WorkerFailed."""

@@ -167,6 +167,28 @@ FAULTS = {
 }
 """What faults in each call. Some let ones pass, with which a build calls a kernel, so that building is short."""
 
+_PAST_END = (
+    CUPY.replace("float* out, int columns) {", "float* out, const float* more, int columns) {")
+    .replace("float most = -INFINITY;", "float most = more[100] == 1.25e38f ? 0.0f : -INFINITY;")
+    .replace(
+        "        out = torch.empty_like(x)\n",
+        "        out, more = torch.empty_like(x), torch.ones(100, device=x.device)\n",
+    )
+    .replace("out.data_ptr(), cupy", "out.data_ptr(), more.data_ptr(), cupy")
+)
+UNSAFE = {
+    "reads_past_end": _PAST_END,
+    "reads_nothing": _PAST_END.replace("more[100]", "more[blockIdx.x % 100]").replace("torch.ones(", "torch.empty("),
+    "races": CUPY.replace(
+        "for (int w = 1; w < warps; ++w) most = fmaxf(most, part[w]);\n    __syncthreads();",
+        "for (int w = 1; w < warps; ++w) most = fmaxf(most, part[w]);",
+    ),
+}
+"""Right results all the same: one float behind an array is read, memory that nothing wrote, and shared memory is used
+again before every warp has read it."""
+SAFE = {"reads_last": _PAST_END.replace("more[100]", "more[99]")}
+"""What looks like it."""
+
 _ON_A_SIDE = """        side = torch.cuda.Stream()
         with torch.cuda.stream(side):
             torch.cuda._sleep(2_000_000)

@@ -1,9 +1,9 @@
 """Torch kernels judged on a real GPU: three ways to write one, what must be refused, and what a fault leaves behind.
 
-    python -P tests/h200/torch_on_gpu.py [softmax kernelbench start faults] [--only NAME,NAME]
+    python -P tests/h200/torch_on_gpu.py [softmax kernelbench start faults sanitizers] [--only NAME,NAME]
 
-Needs warpsmith, PyCUDA, PyTorch, Triton, CuPy and a GPU; writes `torch.json`, and `torch_faults.json` of the section
-`faults`, to $OUT (else ./out), which are kept under tests/golden/h200/judge/ and replayed by
+Needs warpsmith, PyCUDA, PyTorch, Triton, CuPy and a GPU; writes `torch.json`, and `torch_SECTION.json` of `faults` and
+`sanitizers`, to $OUT (else ./out), which are kept under tests/golden/h200/judge/ and replayed by
 tests/test_torch_golden.py. Exit status 1 when a verdict is not as expected. `faults` is to run alone on its device: one
 of its kernels takes all memory that is free.
 """
@@ -35,7 +35,14 @@ from tools.task import read_task  # noqa: E402
 
 WARM_CALLS, PAUSE = 20, 0.05
 """Calls before a bystander is ready, and seconds that it lets others have the device between two."""
-KEPT_DETAILS = ("own_share_of_device_time", "could_not_check", "not_covered", "trace_seconds", "worker_seconds")
+KEPT_DETAILS = (
+    "checked",
+    "own_share_of_device_time",
+    "could_not_check",
+    "not_covered",
+    "trace_seconds",
+    "worker_seconds",
+)
 WANTED: dict[str, tuple[str, tuple[str, ...]]] = {
     "triton": ("accepted", ()),
     "cupy": ("accepted", ()),
@@ -49,6 +56,8 @@ WANTED: dict[str, tuple[str, tuple[str, ...]]] = {
     **{name: ("correct", ("crashed",)) for name in kernels.FAULTS},
     "endless": ("correct", ("timeout",)),
     "takes_all_memory": ("correct", ("out_of_memory",)),
+    **{name: ("memory-safe", ("memory_error",)) for name in kernels.UNSAFE},
+    **{name: ("accepted", ()) for name in kernels.SAFE},
     "relu": ("accepted", ()),
     "relu_framework": ("correct", ("framework_op",)),
 }
@@ -143,6 +152,22 @@ def faulted(judge: Judge, name: str, text: str, beside: Bystander) -> Report:
     return row
 
 
+def sanitizers(only: list[str]) -> Report:
+    """compute-sanitizer on torch kernels: what is found, what it takes, and what it says where it can't look."""
+    texts = {"triton": kernels.TRITON, "cupy": kernels.CUPY, **kernels.UNSAFE, **kernels.SAFE}
+    found: Report = {}
+    with open_task(read_task(ROOT / "examples/softmax"), "cuda") as judge:
+        for name, text in texts.items():
+            if only and name not in only:
+                continue
+            try:
+                found[name] = judged(judge, name, kernel(text))
+            except Exception as error:  # noqa: BLE001 - the other rows are still worth their device time
+                found[name] = {"failed": f"{type(error).__name__}: {error}", "as_expected": False}
+            write(out_folder() / "torch_sanitizers_so_far.json", found)
+    return found
+
+
 class Bystander:
     """Another judge with a worker that is called, and whose results are checked, until this is closed."""
 
@@ -233,8 +258,9 @@ SECTIONS: dict[str, Callable[[list[str]], Report]] = {
     "kernelbench": kernelbench,
     "start": start,
     "faults": faults,
+    "sanitizers": sanitizers,
 }
-APART = ("faults",)
+APART = ("faults", "sanitizers")
 """Sections with a record of their own."""
 
 
