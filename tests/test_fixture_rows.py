@@ -135,7 +135,8 @@ def test_a_fault_that_leaves_something_behind_is_not_as_expected(
 ) -> None:
     monkeypatch.setenv("ONLY", "cuda_exits")
     if lost == "memory":
-        left = iter([140 << 30, 139 << 30])
+        left = iter([140 << 30, *3 * [139 << 30]])
+        monkeypatch.setattr(aftermath, "PATIENCE", 0.0)
         monkeypatch.setattr(aftermath, "free_bytes", lambda: next(left))
     else:
         monkeypatch.setattr(Calls, "right_calls", lambda _: 20)

@@ -27,6 +27,8 @@ HONEST = "cuda_honest"
 """The kernel of the next verdict, and of the worker beside it."""
 NOISE = 1 << 20
 """Bytes of device memory that may differ from before a fault to after it."""
+PATIENCE = 2.0
+"""Seconds in which the driver may give back what an ended sanitizer held."""
 
 
 class Aftermath:
@@ -44,7 +46,7 @@ class Aftermath:
             judge, bystander = self._ready()
             calls, free = bystander.right_calls(), device_free(judge)
             row = judged(judge, native_kernel(name))
-            after = device_free(judge)
+            after = device_free_again(judge, free)
             following = judged(judge, native_kernel(HONEST))["verdict"]
             row |= {
                 "free_bytes": {"before": free, "after": after},
@@ -83,3 +85,11 @@ def device_free(judge: Judge) -> int:
     """Bytes, once no worker waits to be asked for."""
     judge.device.dismiss()
     return free_bytes()
+
+
+def device_free_again(judge: Judge, before: int) -> int:
+    """Bytes, as soon as there are as many as before, else after a while."""
+    deadline = time.monotonic() + PATIENCE
+    while (free := device_free(judge)) < before - NOISE and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return free
