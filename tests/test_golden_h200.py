@@ -120,6 +120,12 @@ def test_every_native_fixture_is_listed_with_an_honest_twin() -> None:
             assert "stage" not in rows[row["twin"]] and not rows[row["twin"]].get("harmless"), name
 
 
+def test_every_native_fixture_has_its_place_in_the_table_of_cheats() -> None:
+    text = (ROOT / "docs/cheating.md").read_text()
+    names = {name.removeprefix("cuda_") for name in MANIFESTS["fixtures"]}
+    assert [name for name in sorted(names) if f"`{name}`" not in text] == []
+
+
 @pytest.mark.parametrize(
     "path", sorted((Path(__file__).parent / "golden/h200").rglob("*.json")), ids=lambda path: path.name
 )
