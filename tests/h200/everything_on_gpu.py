@@ -10,6 +10,7 @@ with nvcc, and runs nothing: it works without a GPU. Exit status 1 when a sectio
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -25,14 +26,15 @@ import uncounted  # noqa: E402
 import zoo_on_gpu  # noqa: E402
 from recording import Report, Seen, asked_of, each_run, machine, out_folder, parser_of, write  # noqa: E402
 
+from tools.canary import SECONDS  # noqa: E402
 from tools.contract import task_header  # noqa: E402
+from tools.cuda_canary import CudaYardstick, wrong_reading  # noqa: E402
 from tools.experiment import build_program, run_experiment  # noqa: E402
 from tools.judge import Judge, open_task  # noqa: E402
 from tools.listing import cut  # noqa: E402
 from tools.machine_code import Form, ListingRequest  # noqa: E402
 from tools.profilers import sass  # noqa: E402
 from tools.profilers.cuda import profile_kernel  # noqa: E402
-from tools.profiles import Profile  # noqa: E402
 from tools.program import Program  # noqa: E402
 from tools.records import Kernel  # noqa: E402
 from tools.reference import load_reference  # noqa: E402
@@ -45,8 +47,10 @@ CLOCKS_ALLOWED, SHORTEST = 0.03, 50e-6
 FURTHER = ("dram__bytes.sum", "smsp__cycles_active.avg", "no_such__metric.sum")
 KEPT = 2000
 """Characters of what a program printed."""
+CANARIES = (("canary", SECONDS, False), ("short_canary", 0.95 * SECONDS, True), ("long_canary", 1.5 * SECONDS, True))
+"""Names, seconds that the kernel takes, and whether its readings must be refused."""
 LINES = 3
-"""Lines that are kept of a listing, and of a profile's hot ones."""
+"""Lines that are kept of a listing."""
 
 
 class Section(NamedTuple):
@@ -68,31 +72,11 @@ def zoo(seen: Seen) -> None:
                 metrics = FURTHER if known is zoo_on_gpu.KNOWN[0] else ()
                 begin = time.perf_counter()
                 profile = profile_kernel(judge, zoo_on_gpu.kernel(known), None, metrics)
-                row.update(comment=known.comment, seconds=round(time.perf_counter() - begin, 1), **told(profile))
+                row.update(
+                    comment=known.comment, seconds=round(time.perf_counter() - begin, 1), **uncounted.told(profile)
+                )
                 seen.require(known.name, (known.bottleneck, known.cause) == (row["bottleneck"], row.get("cause")))
                 print(f"{known.name:24} {row['bottleneck']:8} {row.get('cause')} {row.get('message', '')}", flush=True)
-
-
-def told(profile: Profile) -> Report:
-    """A profile without the texts of ncu's rules and the lines of the source."""
-    counters = profile.counters
-    row: Report = {"bottleneck": profile.bottleneck}
-    if counters is not None and counters.status == "counted":
-        row |= {"cause": counters.cause, "unit": counters.unit}
-    elif counters is not None:
-        row |= {"reason": counters.reason, "message": counters.message}
-    row |= {
-        "evidence": profile.evidence,
-        "figures": {metric.name: metric.value for metric in profile.metrics if metric.source != "clock"},
-        "missing": profile.missing,
-    }
-    if counters is not None and counters.status == "counted":
-        row |= {
-            "stalls": {stall.reason: stall.share for stall in counters.stalls},
-            "hot_lines": [(line.line, line.share) for line in profile.hot_lines[:LINES]],
-            "rules": [rule.model_dump(mode="json", exclude={"text"}) for rule in counters.rules],
-        }
-    return row
 
 
 def prepare_zoo() -> list[str]:
@@ -113,7 +97,7 @@ def no_counters(seen: Seen) -> None:
                 begin = time.perf_counter()
                 with out_of_reach():
                     profile = profile_kernel(judge, source.start["cuda"])
-                row.update(task=source.name, seconds=round(time.perf_counter() - begin, 1), **told(profile))
+                row.update(task=source.name, seconds=round(time.perf_counter() - begin, 1), **uncounted.told(profile))
                 for lacking in uncounted.lacks(profile, reason):
                     seen.require(f"{reason}: it lacks {lacking}", right=False)
                 print(reason, row.get("message"), *row["evidence"], sep="\n    ", flush=True)
@@ -200,6 +184,10 @@ def clocks(seen: Seen) -> None:
     with open_task(source, "cuda") as judge:
         with seen.row("judge") as row:
             row.update(judge_readings(judge, source.start["cuda"]))
+        for name, seconds, refused in CANARIES:
+            with seen.row(name) as row, judge.lock():
+                row.update(canary_readings(judge, seconds))
+                seen.require(f"{name}: {row['refused']}", (row["refused"] is not None) == refused)
         asked = Program(language="cuda", files={"main.cu": gpu_programs.CLOCKS}, seconds=20)
         found = run_experiment(judge, asked)
     queued = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]
@@ -210,6 +198,23 @@ def clocks(seen: Seen) -> None:
         seen.require(f"{each['wanted']:g} s: {each['difference']:.1%}", right)
     seen.require(found.stderr or found.status, bool(queued))
     seen.rows["queued"] = queued
+
+
+def canary_readings(judge: Judge, seconds: float) -> Report:
+    """What the judge makes of its own kernel where that takes so long, and not the 3 ms that it should."""
+    yardstick = judge._yardstick
+    assert isinstance(yardstick, CudaYardstick)
+    found, turns = yardstick.readings(seconds)
+    readings = [(reading.inner, reading.outer) for reading in found.readings]
+    refused = wrong_reading(found)
+    print("canary", seconds, turns, statistics.median(found.seconds), refused, flush=True)
+    return {
+        "wanted": seconds,
+        "turns": turns,
+        "readings": readings,
+        "round_trips": found.round_trips,
+        "refused": refused,
+    }
 
 
 def judge_readings(judge: Judge, kernel: Kernel) -> Report:

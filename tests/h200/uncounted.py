@@ -1,4 +1,5 @@
-"""Profiles where the counters can't be read: how they are put out of reach, and what such a profile must still say."""
+"""Profiles as they are kept; and those where counters can't be read: how these are put out of reach, and what a profile
+must still say without them."""
 
 from __future__ import annotations
 
@@ -7,11 +8,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from tools.profilers import ncu
 from tools.profiles import Profile
 
+HOT_LINES = 3
+"""Lines of the source that are kept of a profile."""
 DENYING = """#!/bin/sh
 echo "==PROF== Connected to process 1"
 echo "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters" \\
@@ -50,6 +54,28 @@ SAYS: Mapping[str, str] = {
     "machine code": "its machine code has",
 }
 """What the evidence of a profile without counters must hold."""
+
+
+def told(profile: Profile) -> dict[str, Any]:
+    """A profile without the texts of ncu's rules and the lines of the source."""
+    counters = profile.counters
+    row: dict[str, Any] = {"bottleneck": profile.bottleneck}
+    if counters is not None and counters.status == "counted":
+        row |= {"cause": counters.cause, "unit": counters.unit}
+    elif counters is not None:
+        row |= {"reason": counters.reason, "message": counters.message}
+    row |= {
+        "evidence": profile.evidence,
+        "figures": {metric.name: metric.value for metric in profile.metrics if metric.source != "clock"},
+        "missing": profile.missing,
+    }
+    if counters is not None and counters.status == "counted":
+        row |= {
+            "stalls": {stall.reason: stall.share for stall in counters.stalls},
+            "hot_lines": [(line.line, line.share) for line in profile.hot_lines[:HOT_LINES]],
+            "rules": [rule.model_dump(mode="json", exclude={"text"}) for rule in counters.rules],
+        }
+    return row
 
 
 def lacks(profile: Profile, reason: str) -> list[str]:
