@@ -10,12 +10,9 @@ of its kernels takes all memory that is free.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import json
-import select
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,14 +24,14 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 import torch_kernels_on_gpu as kernels  # noqa: E402
+from aftermath import NOISE, device_free, device_free_again  # noqa: E402
+from bystander import Bystander  # noqa: E402
 from recording import Report, asked_of, each_run, gpu, out_folder, parser_of, today, write  # noqa: E402
 
 from tools.judge import Judge, open_task  # noqa: E402
 from tools.records import Kernel  # noqa: E402
 from tools.task import read_task  # noqa: E402
 
-WARM_CALLS, PAUSE = 20, 0.05
-"""Calls before a bystander is ready, and seconds that it lets others have the device between two."""
 KEPT_DETAILS = (
     "checked",
     "own_share_of_device_time",
@@ -124,30 +121,34 @@ def faults(only: list[str]) -> Report:
     """What each fault leaves behind: free memory, the next verdict on a right kernel, and another judge's worker that
     is at work meanwhile, in a process of its own."""
     found: Report = {}
-    beside = Bystander()
-    try:
-        with open_task(read_task(ROOT / "examples/softmax"), "cuda") as judge:
-            judge.device.torch.round_trip()
-            found["before"] = judged(judge, "triton", kernel(kernels.TRITON))
-            for name, text in kernels.FAULTS.items():
-                if not only or name in only:
-                    found[name] = faulted(judge, name, text, beside)
-                    write(out_folder() / "torch_faults_so_far.json", found)
-    finally:
-        beside.close()
+    task = ROOT / "examples/softmax"
+    with contextlib.ExitStack() as stack:
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory()), "kernel.py")
+        path.write_text(kernels.TRITON)
+        beside = Bystander(task, path)
+        stack.callback(beside.close)
+        judge = stack.enter_context(open_task(read_task(task), "cuda"))
+        judge.device.torch.round_trip()
+        found["before"] = judged(judge, "triton", kernel(kernels.TRITON))
+        for name, text in kernels.FAULTS.items():
+            if not only or name in only:
+                found[name] = faulted(judge, name, text, beside)
+                write(out_folder() / "torch_faults_so_far.json", found)
     return found
 
 
 def faulted(judge: Judge, name: str, text: str, beside: Bystander) -> Report:
     """One row; what goes wrong with it is told in it."""
     try:
-        calls = beside.right_calls()
+        calls, free = beside.right_calls(), device_free(judge)
         row = judged(judge, name, kernel(text))
+        row["free_bytes"] = {"before": free, "after": device_free_again(judge, free)}
         row["next"] = judge.evaluate(kernel(kernels.TRITON)).status
         row["right_calls_beside"] = beside.right_calls() - calls
     except Exception as error:  # noqa: BLE001 - the other rows are still worth their device time
         return {"failed": f"{type(error).__name__}: {error}", "as_expected": False}
-    row["as_expected"] = row["as_expected"] and row["next"] == "accepted" and row["right_calls_beside"] > 0
+    freed = row["free_bytes"]["after"] >= row["free_bytes"]["before"] - NOISE
+    row["as_expected"] = row["as_expected"] and freed and row["next"] == "accepted" and row["right_calls_beside"] > 0
     print(name, "next:", row["next"], "beside:", row["right_calls_beside"], flush=True)
     return row
 
@@ -166,48 +167,6 @@ def sanitizers(only: list[str]) -> Report:
                 found[name] = {"failed": f"{type(error).__name__}: {error}", "as_expected": False}
             write(out_folder() / "torch_sanitizers_so_far.json", found)
     return found
-
-
-class Bystander:
-    """Another judge with a worker that is called, and whose results are checked, until this is closed."""
-
-    def __init__(self) -> None:
-        command = [sys.executable, "-P", __file__, "--bystander"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._last = 0
-        self.right_calls()
-
-    def right_calls(self) -> int:
-        """Since it began. Raises RuntimeError when it has ended, as it does with the first wrong result or fault."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write("?\n")
-        self._process.stdin.flush()
-        told = self._process.stdout.readline()
-        if not told:
-            raise RuntimeError("the worker beside has ended")
-        return int(told)
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
-
-
-def stand_by() -> int:
-    """The other side of it: call, check, and say how many were right when asked."""
-    calls = 0
-    with contextlib.ExitStack() as stack:
-        judge = stack.enter_context(open_task(read_task(ROOT / "examples/softmax"), "cuda"))
-        runner = stack.enter_context(judge.runner(judge.build_variant(kernel(kernels.TRITON), "release")))
-        while True:
-            with judge.lock(shared=True):
-                runner.call_unclocked(judge.content.fresh(0))
-                runner.verify_last()
-            calls += 1
-            if calls > WARM_CALLS and select.select([sys.stdin], [], [], PAUSE)[0]:
-                if not sys.stdin.readline():
-                    return 0
-                print(calls, flush=True)
 
 
 def judged(judge: Judge, name: str, candidate: Kernel) -> Report:
@@ -268,10 +227,7 @@ def main() -> int:
     """Run the sections that are named, else all."""
     parser = parser_of(__doc__, SECTIONS)
     parser.add_argument("--only", default="", metavar="NAME,NAME", help="these kernels alone")
-    parser.add_argument("--bystander", action="store_true", help=argparse.SUPPRESS)
     asked = asked_of(parser, SECTIONS)
-    if asked.bystander:
-        return stand_by()
     only = [name for name in asked.only.split(",") if name]
     about: Report = {**gpu(), "date": today()}
     record, out, fine = dict(about), out_folder(), True
