@@ -238,6 +238,13 @@ def test_a_library_of_a_python_package_brings_its_headers_and_is_found_when_it_i
 
 
 @needs_nvcc
+@pytest.mark.parametrize("folder", ["/usr/lib", "/usr/local/lib"])
+def test_headers_that_the_host_s_compiler_knows_are_not_named_again(folder: str) -> None:
+    words = cuda_vendor.VendorLibrary("cublas", Path(folder, "libcublas.so.13")).link
+    assert words == (f"-L{folder}", "-l:libcublas.so.13", f"-Xlinker=-rpath,{folder}")
+
+
+@needs_nvcc
 def test_a_library_that_is_allowed_and_lacking_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "LIBRARIES", ("nowhere",))
     assert cuda_vendor.link_words(("nowhere",)) == ("-lnowhere",)

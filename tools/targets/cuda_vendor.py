@@ -22,6 +22,8 @@ from tools.toolchain import SYSTEM_PATHS
 LIBRARIES: Final = ("cublasLt", "cublas", "cudnn", "cufft", "curand", "cusparse", "cusolver")
 """Those that a task may allow; their functions begin with their names."""
 _OF_TOOLKIT = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+_KNOWN_HEADERS = (Path("/usr/include"), Path("/usr/local/include"))
+"""Named once more, they would come before those of the host's compiler that build on them."""
 _LINKER_CACHE = re.compile(r"=> (/\S+)")
 
 
@@ -42,7 +44,8 @@ class VendorLibrary:
     def link(self) -> tuple[str, ...]:
         """Words for nvcc: its headers where they lie beside it, itself, and where it is when the kernel is loaded."""
         headers = self.folder.parent / "include"
-        beside = not self.folder.is_relative_to(find_toolkit().root) and headers.is_dir()
+        known = headers in _KNOWN_HEADERS or self.folder.is_relative_to(find_toolkit().root)
+        beside = headers.is_dir() and not known
         return (
             *(("-isystem", str(headers)) if beside else ()),
             *(f"-L{self.folder}", f"-l:{self.file.name}", f"-Xlinker=-rpath,{self.folder}"),
