@@ -45,7 +45,7 @@ from tools.records import Accepted, Kernel  # noqa: E402
 from tools.task import read_task  # noqa: E402
 
 KERNELS, GOLDEN = ROOT / "tests/kernels", ROOT / "tests/golden/h200/judge"
-PROCESSES = {"fixtures": 4, "torch_fixtures": 2}
+PROCESSES = {"fixtures": 4, "torch_fixtures": 4}
 """That judge fixtures at the same time."""
 REPEATS, CALLS = 12, 40
 """Whole evaluations, and single calls, of one kernel."""
