@@ -173,6 +173,9 @@ def test_a_kernel_that_leaves_only_when_it_is_watched_is_found(code: int, said: 
     [
         ("CUDA_ERROR_ILLEGAL_ADDRESS", "crashed"),
         ("CUDA_ERROR_ASSERT", "crashed"),
+        ("CUDA_ERROR_LAUNCH_FAILED", "crashed"),
+        ("CUDA_ERROR_MISALIGNED_ADDRESS", "crashed"),
+        ("CUDA_ERROR_HARDWARE_STACK_ERROR", "crashed"),
         ("CUDA_ERROR_OUT_OF_MEMORY", "out_of_memory"),
         ("CUDA_ERROR_SOMETHING_NEW", "crashed"),
     ],
