@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,14 @@ def test_a_tool_that_does_not_come_up_is_no_verdict(tmp_path: Path) -> None:
     assert torch_look.never_started(outcomes)
 
 
+def test_a_look_for_which_there_is_no_room_is_no_verdict(tmp_path: Path) -> None:
+    given = recorded(tmp_path)
+    outcomes = watched(
+        replace(given, build=tmp_path / "nowhere"), Home("cpu"), ("memcheck",), stand_in(tmp_path, "", "0")
+    )
+    assert "can't be started" in outcomes[0].trouble and outcomes[0].finding is None
+
+
 def finished(code: int, text: str, *, timed_out: bool = False) -> Completed:
     return Completed(("tool",), code, None, timed_out, False, text, "", 1.0, False)
 
@@ -119,6 +128,7 @@ NOTHING = "========= ERROR SUMMARY: 0 errors\n"
     ("code", "text", "trouble"),
     [
         (0, READY + CALLING + DONE + NOTHING, ""),
+        (11, READY + CALLING + DONE + "========= Error: process didn't terminate successfully\n" + NOTHING, ""),
         (77, READY + FOUND + CALLING + DONE, "it ended with exit code 77"),  # found while the model was made
         (1, "Device not supported", "PyTorch did not start"),
         (3, READY + "replay: kernel: OSError: read-only\n" + NOTHING, "the kernel's model was not made"),

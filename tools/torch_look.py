@@ -59,7 +59,7 @@ FILE_SIZE = 1 << 30
 _FILES = ("__init__.py", "torch_replay.py", "torch_load.py", "torch_ops.py")
 _RANDOM = (Path("/dev/urandom"),)
 """PyTorch opens it as it is imported."""
-_READY, _CALLING = "replay: ready", "replay: calling"
+_READY, _CALLING, _DONE = "replay: ready", "replay: calling", "replay: done"
 _NOT_STARTED = "PyTorch did not start under it"
 
 
@@ -86,18 +86,19 @@ def watched(recorded: Recorded, home: Home, tools: Sequence[str], program: Path 
     program = program or find_toolkit().tool("compute-sanitizer")
     if program is None:
         return [Outcome(tool, trouble="this machine has no compute-sanitizer") for tool in tools]
-    with tempfile.TemporaryDirectory(prefix="warpsmith-") as place, ThreadPoolExecutor(max(len(tools), 1)) as pool:
-        plan = Path(place).resolve() / "plan"
-        plan.mkdir()
-        write_plan(plan, recorded, home.target)
-        run = functools.partial(_run, program, recorded.build, plan, home)
-        return list(pool.map(run, tools))
+    try:
+        with tempfile.TemporaryDirectory(prefix="warpsmith-") as place, ThreadPoolExecutor(max(len(tools), 1)) as pool:
+            plan = Path(place).resolve() / "plan"
+            plan.mkdir()
+            write_plan(plan, recorded, home.target)
+            return list(pool.map(functools.partial(_run, program, recorded.build, plan, home), tools))
+    except (OSError, InfrastructureError) as error:
+        return [Outcome(tool, trouble=f"it can't be started: {error}") for tool in tools]
 
 
 def _run(program: Path, build: Path, plan: Path, home: Home, tool: str) -> Outcome:
-    own = plan.parent / tool
+    own, package = plan.parent / tool, replay_package()
     shutil.copytree(build / MADE, own / MADE, ignore=shutil.ignore_patterns(EXTENSIONS))
-    package = replay_package()
     command = [
         *(str(program.resolve()), "--tool", tool, *TOOLS[tool], "--error-exitcode", str(FOUND)),
         *("--launch-timeout", f"{SECONDS:.0f}"),  # it waits for the first call of CUDA, behind the import
@@ -105,12 +106,8 @@ def _run(program: Path, build: Path, plan: Path, home: Home, tool: str) -> Outco
         *(str(cuda_programs.python()), "-P", "-m", "tools.torch_replay", str(build), str(plan)),
     ]
     readable = (*python_folders(), program.resolve().parent, package, build, plan)
-    try:
-        confined = observed(detect(), command, readable, own, FILE_SIZE, _RANDOM)
-        ran = run_command(confined, timeout=SECONDS, env=_environment(home, package, own), cwd=Path("/"))
-    except (OSError, InfrastructureError) as error:
-        return Outcome(tool, trouble=f"it does not start: {error}")
-    return told(tool, ran)
+    confined = observed(detect(), command, readable, own, FILE_SIZE, _RANDOM)
+    return told(tool, run_command(confined, timeout=SECONDS, env=_environment(home, package, own), cwd=Path("/")))
 
 
 def told(tool: str, ran: Completed) -> Outcome:
@@ -124,7 +121,10 @@ def told(tool: str, ran: Completed) -> Outcome:
         return Outcome(tool, trouble=f"the kernel's model was not made under it: {last}")
     if ran.timed_out:
         return Outcome(tool, trouble=f"the kernel's call takes {last} under it")
-    return outcome_of(tool, replace(ran, stdout=called, stderr=""))
+    outcome = outcome_of(tool, replace(ran, stdout=called, stderr=""))
+    if outcome.trouble and ran.exit_code != FOUND and _DONE in called:
+        return Outcome(tool)  # what ends the interpreter badly comes behind the call
+    return outcome
 
 
 def never_started(outcomes: Sequence[Outcome]) -> bool:
