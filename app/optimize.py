@@ -35,13 +35,14 @@ from app.summary import summarize
 from app.terminal import console_for
 from app.tracing import traced
 from memory.runs import RunFolder
-from tools.errors import WarpsmithError
+from tools.errors import KernelError, WarpsmithError
 from tools.executor import Executor, executor_for
-from tools.records import TargetName
+from tools.records import Kernel, TargetName
 from tools.targets.choice import target_of
 from tools.task import TaskSource
 
 BEGUN = "iteration_started"
+_WRITTEN_IN: dict[TargetName, str] = {"cpu": "C++", "cuda": "CUDA C++"}
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ def prepared(request: Request) -> Prepared:
     language = "torch" if list(task.start) == ["torch"] else None
     if request.start is not None:
         kernel = kernel_at(request.start)
+        _require_fitting(request.start, kernel, request.target)
         language = kernel.language
         task = task.model_copy(update={"start": task.start | {kernel.language: kernel}})
         request = replace(request, target=request.target or target_of([kernel.language], [kernel]))
@@ -228,6 +230,16 @@ def run_settings(request: Request, configuration: Configuration) -> RunSettings:
         lessons=lessons_at(request.lessons),
         seed=request.seed,
     )
+
+
+def _require_fitting(path: Path, kernel: Kernel, target: TargetName | None) -> None:
+    """KernelError for a starting kernel that the target does not run: it would be left aside, and another one tuned."""
+    if target is None or kernel.language == "torch" or target_of([kernel.language]) == target:
+        return
+    right: TargetName = target_of([kernel.language])
+    wanted, given = (_WRITTEN_IN[each] for each in (target, right))
+    message = f"--start {path} is {given}, and --target {target} takes {wanted}"
+    raise KernelError(message, f"Leave out --target, say --target {right}, or start from another kernel.")
 
 
 def finish(run: RunFolder, console: Console, as_json: bool, stopped: int | None) -> int:
