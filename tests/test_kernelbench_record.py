@@ -54,7 +54,7 @@ def test_baselines_have_names_and_the_fastest_counts(path: str) -> None:
     for told in ROWS[path]["facts"]["workloads"]:
         workload = WorkloadFacts.model_validate(told)
         names = {each.name for each in workload.baselines}
-        assert {"eager", "compile"} <= names
+        assert names == set(FILES[path].variants)
         assert workload.baseline_seconds == min(each.seconds for each in workload.baselines)
         assert all(each.interval.low <= each.seconds <= each.interval.high for each in workload.baselines)
         assert workload.limit_seconds < workload.baseline_seconds
