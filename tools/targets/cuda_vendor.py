@@ -85,10 +85,14 @@ def _folders(name: str) -> Iterator[Path]:
 
 
 def _known_to_the_linker(name: str) -> Iterator[Path]:
+    yield from dict.fromkeys(place.parent for place in _linker_cache() if place.name.startswith(f"lib{name}.so"))
+
+
+@cache
+def _linker_cache() -> tuple[Path, ...]:
     program = shutil.which("ldconfig") or shutil.which("ldconfig", path="/sbin:/usr/sbin")
     said = run_command([program, "-p"], timeout=10).stdout if program is not None else ""
-    places = (Path(place) for line in said.splitlines() for place in _LINKER_CACHE.findall(line))
-    yield from dict.fromkeys(place.parent for place in places if place.name.startswith(f"lib{name}.so"))
+    return tuple(Path(place) for line in said.splitlines() for place in _LINKER_CACHE.findall(line))
 
 
 def _packages() -> Sequence[Path]:
