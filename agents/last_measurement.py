@@ -58,6 +58,8 @@ class LastMeasurement(BaseModel):
     """Of several workloads those whose median became longer."""
     cores_used_by_others: float | None = None
     """Present when other programs disturbed it."""
+    throttled: float | None = None
+    """Present when the device stayed throttled in a share of its timed calls: the largest of a workload."""
 
     @classmethod
     def of(cls, verdict: Accepted) -> LastMeasurement:
@@ -72,6 +74,7 @@ class LastMeasurement(BaseModel):
             medians=None if race is None else _medians(verdict),
             longer=() if race is None else _longer(verdict),
             cores_used_by_others=verdict.cores_used_by_others,
+            throttled=verdict.throttled,
         )
 
 

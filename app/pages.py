@@ -60,6 +60,7 @@ def _environment() -> Environment:
         money=quantities.money,
         outcome=outcome_words,
         span=quantities.span,
+        throttling=quantities.throttling,
         percent=quantities.percent,
         predicted=predicted_words,
         measured=measured_words,

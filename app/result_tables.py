@@ -39,7 +39,7 @@ def print_summary(console: Console, summary: Summary, baseline: str) -> None:
         console.print(_result_table(summary, baseline))
         console.print()
         console.print(_headline(summary, baseline))
-        print_disturbance(console, summary.cores_used_by_others)
+        print_disturbance(console, summary.cores_used_by_others, summary.throttled)
     elif summary.start_problem:
         console.print(f"The starting kernel was not accepted: {escape(summary.start_problem)}")
     else:

@@ -91,6 +91,8 @@ class Summary(BaseModel):
     share_of_limit: float | None = None
     cores_used_by_others: float | None = None
     """Present when other programs disturbed the measurement behind these figures."""
+    throttled: float | None = None
+    """Present when the device stayed throttled in a share of that measurement's timed calls."""
     rows: tuple[WorkloadRow, ...] = ()
     attempts: int = 0
     counts: dict[str, int] = {}
@@ -222,6 +224,7 @@ def _best_fields(run: RunFolder, attempts: list[Attempt], final: object) -> dict
         "speedup_over_compile": verdict.speedup_over_compile,
         "share_of_limit": verdict.share_of_limit,
         "cores_used_by_others": verdict.cores_used_by_others,
+        "throttled": verdict.throttled,
         "rows": rows,
     }
 

@@ -35,9 +35,7 @@ def print_verdict(console: Console, verdict: Verdict, baseline: str) -> None:
             f" largest error {percent(verdict.worst_error)} of its tolerance",
             highlight=False,
         )
-        print_disturbance(console, verdict.cores_used_by_others)
-        if verdict.throttled is not None:
-            console.print(f"[yellow]note[/yellow]      {throttling(verdict.throttled)}.", highlight=False)
+        print_disturbance(console, verdict.cores_used_by_others, verdict.throttled)
     elif isinstance(verdict, Rejected):
         _print_rejection(console, verdict)
     else:
@@ -100,10 +98,11 @@ def by_baseline(eager: float | None, compiled: float | None) -> str:
     return f" ({times(eager)} against eager, {times(compiled)} against the better torch.compile)"
 
 
-def print_disturbance(console: Console, cores: float | None) -> None:
-    """A note where other programs kept cores busy meanwhile."""
-    if cores is not None:
-        console.print(f"[yellow]note[/yellow]      {disturbance(cores)}.", highlight=False)
+def print_disturbance(console: Console, cores: float | None, throttled: float | None) -> None:
+    """A note where other programs kept cores busy meanwhile, and one where the device stayed throttled."""
+    for told in (cores is not None and disturbance(cores), throttled is not None and throttling(throttled)):
+        if told:
+            console.print(f"[yellow]note[/yellow]      {told}.", highlight=False)
 
 
 def _print_rejection(console: Console, verdict: Rejected) -> None:

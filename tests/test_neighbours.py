@@ -103,6 +103,7 @@ def test_no_kernel_is_called_a_liar_for_what_other_programs_did(
         monkeypatch.setattr(Neighbours, "cores", lambda _: 2 * BUSY)
         busy = judge.evaluate(kernel)
     assert isinstance(quiet, Rejected) and quiet.reason == "clocks_disagree"
+    assert {"clocks", "calls"} <= quiet.stages[-1].details.keys(), "the figures that it was rejected by"
     assert isinstance(busy, Unjudged) and measure.TOO_BUSY in busy.message
 
 

@@ -17,6 +17,8 @@ from rich.console import Console
 from test_cuda_process import SCRIPT
 from test_golden_h200 import VERDICT, recorded_rows
 
+from agents.last_measurement import LastMeasurement
+from app.pages import _environment
 from app.verdict_tables import print_verdict
 from tools.buffers import WorkloadBuffers
 from tools.clock import Allowance, Clocks, Reading
@@ -24,6 +26,7 @@ from tools.cuda_buffers import DeviceOutputs
 from tools.cuda_outputs import OutputPool
 from tools.cuda_process import CudaWorker, Host
 from tools.nvml import REASONS, SLOWED, Clock
+from tools.records import Accepted
 from tools.runner import UNDISTURBED_TRIES, Means, Runner
 from tools.sandbox import Confinement, Sandbox
 from tools.timings import Session, clock_details, throttled_share
@@ -186,3 +189,11 @@ def test_a_verdict_says_that_its_times_were_taken_throttled() -> None:
         print_verdict(console, verdict.model_copy(update={"throttled": share}), "numpy")
         text = cast(io.StringIO, console.file).getvalue()
         assert ("The device stayed throttled in 25 % of the timed calls: times may read long." in text) == said
+
+
+def test_the_last_measurement_of_a_run_says_so_too() -> None:
+    verdict = VERDICT.validate_python(recorded_rows("fixtures")["cuda_honest"]["verdict"])
+    assert isinstance(verdict, Accepted) and LastMeasurement.of(verdict).throttled is None
+    assert LastMeasurement.of(verdict.model_copy(update={"throttled": 0.25})).throttled == 0.25
+    page = _environment().from_string("{{ share|throttling }}").render(share=0.25)
+    assert page == "The device stayed throttled in 25 % of the timed calls: times may read long"
