@@ -6,6 +6,7 @@ list for the driver's library; no GPU is needed."""
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from tools.cuda_buffers import DeviceOutputs
 from tools.cuda_outputs import OutputPool
 from tools.cuda_process import CudaWorker, Host
 from tools.nvml import REASONS, SLOWED, Clock
+from tools.process import descendants
 from tools.records import Accepted
 from tools.runner import UNDISTURBED_TRIES, Means, Runner
 from tools.sandbox import Confinement, Sandbox
@@ -64,7 +66,7 @@ class Told:
         return self.clocks[min(self.asked, len(self.clocks)) - 1]
 
     def processes(self) -> frozenset[int]:
-        return frozenset()
+        return frozenset(descendants(os.getpid()))
 
 
 class OneWorkload(CudaWorker):
