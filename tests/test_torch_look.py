@@ -131,8 +131,16 @@ NOTHING = "========= ERROR SUMMARY: 0 errors\n"
         (11, READY + CALLING + DONE + "========= Error: process didn't terminate successfully\n" + NOTHING, ""),
         (77, READY + FOUND + CALLING + DONE, "it ended with exit code 77"),  # found while the model was made
         (1, "Device not supported", "PyTorch did not start"),
-        (3, READY + "replay: kernel: OSError: read-only\n" + NOTHING, "the kernel's model was not made"),
-        (3, READY + CALLING + "replay: kernel: RuntimeError: not while capturing\n" + NOTHING, "exit code 3"),
+        (
+            3,
+            READY + "replay: kernel: OSError: read-only\n" + NOTHING,
+            "the kernel's model was not made under it: OSError: read-only",
+        ),
+        (
+            3,
+            READY + CALLING + "replay: kernel: RuntimeError: not while capturing\n" + NOTHING,
+            "raised RuntimeError: not",
+        ),
         (11, READY + CALLING + "========= Error: process didn't terminate successfully\n" + NOTHING, "exit code 11"),
     ],
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -60,6 +61,7 @@ _FILES = ("__init__.py", "torch_replay.py", "torch_load.py", "torch_ops.py")
 _RANDOM = (Path("/dev/urandom"),)
 """PyTorch opens it as it is imported."""
 _READY, _CALLING, _DONE = "replay: ready", "replay: calling", "replay: done"
+_RAISED = re.compile(r"^replay: kernel: (.*)$", re.MULTILINE)
 _NOT_STARTED = "PyTorch did not start under it"
 
 
@@ -115,6 +117,8 @@ def told(tool: str, ran: Completed) -> Outcome:
     text = ran.stdout + ran.stderr
     before, _, called = text.partition(_CALLING)
     last = f"more than {SECONDS:g} s" if ran.timed_out else (text.strip().splitlines() or ["nothing said"])[-1][:200]
+    raised = _RAISED.search(text)
+    last = raised[1] if raised else last
     if _READY not in before:
         return Outcome(tool, trouble=f"{_NOT_STARTED}: {last}")
     if not called:
@@ -122,6 +126,8 @@ def told(tool: str, ran: Completed) -> Outcome:
     if ran.timed_out:
         return Outcome(tool, trouble=f"the kernel's call takes {last} under it")
     outcome = outcome_of(tool, replace(ran, stdout=called, stderr=""))
+    if outcome.trouble and raised:
+        return Outcome(tool, trouble=f"the kernel raised {raised[1]} under it")
     if outcome.trouble and ran.exit_code != FOUND and _DONE in called:
         return Outcome(tool)  # what ends the interpreter badly comes behind the call
     return outcome
