@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from small_tasks import ASLEEP, ENDLESS, HONEST, SAXPY, SLOW, WRONG, cpp, saxpy
 
-from tools import job_process
+from tools import job_process, worker_process
 from tools.errors import InfrastructureError, TaskError, WarpsmithError
 from tools.executor import CommandExecutor, Executor, LocalExecutor, executor_for
 from tools.process import descendants, is_running
@@ -190,6 +190,23 @@ async def test_a_worker_that_gives_no_sign_of_life_is_given_up(then: str) -> Non
     async with silent:
         with pytest.raises(InfrastructureError, match=r"silent for 0\.5 s"):
             await silent.build(saxpy(), cpp(HONEST))
+
+
+@pytest.mark.parametrize(("before", "starts"), [(":", 1), (f"read -r line; echo '{GREETING}'", 3)])
+async def test_a_command_that_closes_its_output_and_runs_on_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, starts: int
+) -> None:
+    """Before it greets that is reported at once, as garbage is; never as the signal by which we end it."""
+    monkeypatch.setattr(job_process, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(worker_process, "END_SECONDS", 0.2)
+    counted = tmp_path / "starts"
+    executor = shell(f"echo x >> {counted}; {before}; read -r line; exec >&-; exec sleep 600")
+    executor._pause = 0.01
+    async with executor:
+        with pytest.raises(InfrastructureError, match="it closed its standard output and ran on") as caught:
+            await executor.build(saxpy(), cpp(HONEST))
+    assert "signal" not in caught.value.message and "by hand" in caught.value.advice
+    assert counted.read_text() == "x\n" * starts
 
 
 async def test_a_stopped_worker_is_replaced_and_one_that_works_for_long_is_not() -> None:

@@ -29,6 +29,7 @@ LINE_LIMIT = 1 << 28
 """Bytes of one answer."""
 CLOSE_SECONDS = 5.0
 KEPT_LINES = 80
+OUTPUT_CLOSED = ("it closed its standard output and ran on", "Answers come there: try the command by hand.")
 
 
 class ProcessEnded(Exception):
@@ -65,6 +66,7 @@ class JobProcess(ABC):
         self._stage, self._stage_began = "start", time.monotonic()
         self._heard = time.monotonic()
         self._given_up: ProtocolFault | None = None
+        self._input_closed: float | None = None
         self._victims: list[int] = []
         self._said: deque[str] = deque(maxlen=KEPT_LINES)
         self._tasks = [asyncio.create_task(work()) for work in (self._read_answers, self._read_signs, self._watch)]
@@ -79,9 +81,8 @@ class JobProcess(ABC):
 
     async def end(self) -> None:
         """Ask it to end by closing its stdin; kill it when it does not."""
-        assert self._process.stdin is not None
         self._victims += descendants(self._process.pid)
-        self._process.stdin.close()
+        self._close_input()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._process.wait(), CLOSE_SECONDS)
         await self._kill()
@@ -164,13 +165,28 @@ class JobProcess(ABC):
         except ValueError:
             self._given_up = ProtocolFault(f"it said a line of more than {LINE_LIMIT >> 20} MiB")
         if self._given_up is None:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._process.wait(), CLOSE_SECONDS)
+            await self._see_its_end()
         rest = asyncio.create_task(self._read_rest())
         await self._kill()
         await asyncio.wait([self._tasks[1], rest], timeout=1)
         rest.cancel()
         self._give_up_waiting()
+
+    async def _see_its_end(self) -> None:
+        """Its output has ended, and it should too: one that runs on is given up."""
+        self._close_input()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._process.wait(), CLOSE_SECONDS)
+        if self._process.returncode is None:
+            self._given_up = self._given_up or ProtocolFault(*OUTPUT_CLOSED)
+
+    def _close_input(self) -> float:
+        """Close its stdin, which asks it to end; when that was done first, by the monotonic clock."""
+        assert self._process.stdin is not None
+        if self._input_closed is None:
+            self._input_closed = time.monotonic()
+            self._process.stdin.close()
+        return self._input_closed
 
     async def _read_rest(self) -> None:
         """What a process that is not listened to any more still says: the end of one is not seen behind a full pipe."""

@@ -96,11 +96,10 @@ class WorkerProcess(JobProcess):
 
     async def _kill(self) -> None:
         """Let it see the end of its stdin first: what a command started elsewhere can't be killed from here."""
-        assert self._process.stdin is not None
         if self._process.returncode is None:
-            self._process.stdin.close()
+            left = self._close_input() + END_SECONDS - time.monotonic()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._process.wait(), END_SECONDS)
+                await asyncio.wait_for(self._process.wait(), max(left, 0.0))
         await super()._kill()
 
     def _ended(self, job: str) -> ProcessEnded:
