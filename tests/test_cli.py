@@ -279,25 +279,20 @@ def test_optimize_without_a_starting_kernel_leaves_no_litter(task: Path, tmp_pat
     assert "--start" in done.stderr and list_runs(tmp_path / "runs") == []
 
 
-@pytest.mark.parametrize(
-    ("target", "suffix", "said"),
-    [
-        ("cpu", ".cu", "is CUDA C++, and --target cpu takes C++"),
-        ("cuda", ".cpp", "is C++, and --target cuda takes CUDA"),
-    ],
-)
-@pytest.mark.parametrize("own", ["with a kernel of its own", "bare"])
+@pytest.mark.parametrize("has_its_own", [True, False])
+@pytest.mark.parametrize(("target", "name"), [("cpu", "k.cu"), ("cuda", "k.cpp")])
 def test_a_starting_kernel_of_another_target_s_language_is_refused_and_not_left_aside(
-    task: Path, tmp_path: Path, target: str, suffix: str, said: str, own: str
+    task: Path, target: str, name: str, has_its_own: bool
 ) -> None:
-    given = (tmp_path / "given").with_suffix(suffix)
-    given.write_text(task.with_suffix(".cpp").read_text())
-    if own == "bare":
+    given = task.with_name(name)
+    given.write_text(KERNEL)
+    if not has_its_own:
         task.with_suffix(".cpp").unlink()
-    done = warpsmith("optimize", task, "--start", given, "--target", target, "--runs", tmp_path / "runs")
+    done = warpsmith("optimize", task, "--start", given, "--target", target, "--runs", task.with_name("runs"))
     sentence_only(done)
-    assert said in done.stderr and "no starting kernel" not in done.stderr
-    assert list_runs(tmp_path / "runs") == []
+    said, language = " ".join(done.stderr.split()), "CUDA C++" if name == "k.cu" else "C++"
+    assert f"{name} is {language}, and --target {target} takes" in said and "no starting kernel" not in said
+    assert list_runs(task.with_name("runs")) == []
 
 
 def test_a_runs_folder_that_cannot_be_made_is_one_sentence(task: Path, tmp_path: Path) -> None:
