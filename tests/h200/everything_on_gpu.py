@@ -264,6 +264,9 @@ def run(section: Section, path: Path, here: Report) -> Report:
     seen = Seen(keep)
     try:
         section.run(seen)
+    except Exception as error:
+        seen.faults.append(f"{type(error).__name__}: {error}")
+        raise
     finally:
         keep(seen)
     return {"faults": seen.faults}
