@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import re
 import sys
 import tempfile
 import time
@@ -26,6 +27,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 import torch_kernels_on_gpu as kernels  # noqa: E402
 from aftermath import NOISE, device_free, device_free_again  # noqa: E402
 from bystander import Bystander  # noqa: E402
+from fixture_rows import placeless  # noqa: E402
 from recording import Report, asked_of, each_run, gpu, out_folder, parser_of, today, write  # noqa: E402
 
 from tools.judge import Judge, open_task  # noqa: E402
@@ -198,6 +200,7 @@ def judged(judge: Judge, name: str, candidate: Kernel) -> Report:
         },
         "free_bytes": {"before": before, "after": cuda.mem_get_info()[0]},
     }
+    row = json.loads(re.sub(r"/tmp/warpsmith-\w+", "TMP", placeless(json.dumps(row))))
     print(name, json.dumps(row)[:1500], flush=True)
     if not right:
         print("\n".join(stage.stdout[-1500:] for stage in stages if not stage.passed), flush=True)
