@@ -41,7 +41,7 @@ class Bench:
         """`command`, which may start the program, behind the sandbox."""
         library = self.library if self.library.exists() else self.library.parent
         readable = (*cuda_vendor.folders(), *self.shown, cuda_programs.replay(), library, self.plan)
-        return observed(self.host.sandbox, command, readable, self.folder, self.file_size)
+        return observed(self.host.sandbox, command, readable, self.folder, file_size=self.file_size)
 
     def environment(self) -> dict[str, str]:
         """All that it sees of the environment."""
@@ -56,6 +56,7 @@ def observed(
     command: Sequence[str],
     readable: Sequence[Path],
     folder: Path,
+    *,
     file_size: int,
     devices: Sequence[Path] = (),
 ) -> list[str]:

@@ -108,7 +108,7 @@ def _run(program: Path, build: Path, plan: Path, home: Home, tool: str) -> Outco
         *(str(cuda_programs.python()), "-P", "-m", "tools.torch_replay", str(build), str(plan)),
     ]
     readable = (*python_folders(), program.resolve().parent, package, build, plan)
-    confined = observed(detect(), command, readable, own, FILE_SIZE, _RANDOM)
+    confined = observed(detect(), command, readable, own, file_size=FILE_SIZE, devices=_RANDOM)
     return told(tool, run_command(confined, timeout=SECONDS, env=_environment(home, package, own), cwd=Path("/")))
 
 
