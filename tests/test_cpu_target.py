@@ -12,7 +12,7 @@ from native_kernels import SCALE, SIGNATURE, source
 
 from tools.cache import stored
 from tools.contract import task_header
-from tools.errors import KernelError
+from tools.errors import InfrastructureError, KernelError
 from tools.records import Kernel
 from tools.targets.base import Build, Variant
 from tools.targets.cpu import CpuTarget
@@ -130,6 +130,21 @@ def test_the_compiler_is_gxx_whatever_the_environment_names(monkeypatch: pytest.
     monkeypatch.setenv("CXX", "ccache some-other-compiler")
     find_compiler.cache_clear()
     assert find_compiler().path.name == "g++"
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [("exit 0", "does not say which version"), ("echo; exit 0", "does not say which version"), ("exit 3", "not run")],
+)
+def test_a_compiler_that_says_nothing_of_itself_is_the_machine_s_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, says: str
+) -> None:
+    (tmp_path / "g++").write_text(f"#!/bin/sh\n{body}\n")
+    (tmp_path / "g++").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(InfrastructureError, match=says) as caught:
+        find_compiler.__wrapped__()
+    assert "g++ 11" in caught.value.advice
 
 
 def test_what_a_killed_build_left_half_made_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

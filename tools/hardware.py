@@ -14,7 +14,6 @@ import json
 import mmap
 import os
 import platform
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +23,8 @@ from pydantic import ValidationError
 
 from tools.cache import cache_dir, native_binary
 from tools.device_lock import device_lock
-from tools.environment import without_secrets
-from tools.errors import InfrastructureError
 from tools.records import Policy, Record
+from tools.toolchain import find_compiler
 
 INSTRUMENT_FLAGS = ("-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 PATTERNS = ("read", "read_streams", "copy", "stream_copy", "write", "stream_write")
@@ -185,7 +183,7 @@ def measure_hardware(*, brief: bool = False) -> Hardware:
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         cache_bytes=_last_level_cache(),
-        compiler=_compiler_version(),
+        compiler=find_compiler().version,
         read_bandwidth=max(best["read"], best["read_streams"]),
         copy_bandwidth=max(best["copy"], best["stream_copy"]),
         write_bandwidth=max(best["write"], best["stream_write"]),
@@ -234,19 +232,8 @@ def cpu_model() -> str:
 
 def _cache_file() -> Path:
     source = Path(__file__).with_name("native") / "instruments.cpp"
-    key = json.dumps([cpu_model(), len(os.sched_getaffinity(0)), _compiler_version(), source.read_text()])
+    key = json.dumps([cpu_model(), len(os.sched_getaffinity(0)), find_compiler().version, source.read_text()])
     return cache_dir() / f"hardware-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-
-
-@functools.cache
-def _compiler_version() -> str:
-    try:
-        answer = subprocess.run(
-            ["g++", "--version"], capture_output=True, text=True, timeout=10, check=True, env=without_secrets()
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise InfrastructureError("g++ does not run", "Install g++ 11 or newer.") from error
-    return answer.stdout.splitlines()[0]
 
 
 def _last_level_cache() -> int:

@@ -46,7 +46,9 @@ def find_compiler() -> Compiler:
     version = run_command([found, "--version"], timeout=30)
     if not version.ok:
         raise InfrastructureError(f"{found} does not run: {version.stderr.strip()[:200]}", "Install g++ 11 or newer.")
-    return Compiler(path, version.stdout.splitlines()[0], _cpu(), _folders(path))
+    if not version.stdout.strip():
+        raise InfrastructureError(f"{found} does not say which version it is", "Install g++ 11 or newer.")
+    return Compiler(path, version.stdout.strip().splitlines()[0], _cpu(), _folders(path))
 
 
 def _folders(compiler: Path) -> tuple[Path, ...]:
