@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from golden_verdicts import GOLDEN, NATIVE, Row, Timed, accepted, rows, timed
+from test_golden_live import NOT_YET
 
 from tools.clock import LEAST_IN_A_ROW, Clocks, calls_in_a_row
 from tools.cuda_device import CudaDevice
@@ -333,3 +334,26 @@ def test_the_interval_of_a_median_holds_it_and_narrows_with_more_readings(noise:
 def test_every_native_kernel_was_held_to_rows_or_took_long() -> None:
     for each in TIMED:
         assert each.row.section != NATIVE or each.in_a_row is not None or each.inner > 1e-3, str(each)
+
+
+def test_the_device_s_clock_was_read_around_every_call_and_throttling_told() -> None:
+    """Of what was recorded since clocks are: tests/test_golden_live.py names what is still to come."""
+    read = [each for each in TIMED if "sm_megahertz" in each.told]
+    assert read or "clock" in NOT_YET
+    for each in read:
+        speed = each.told["sm_megahertz"]
+        assert 300 < speed["lowest"] <= speed["median"] <= speed["highest"] < 3000, str(each)
+        assert 0 <= each.told["calls_throttled"] <= each.told["calls_repeated"] <= each.told["samples"], str(each)
+    for row in {each.row.name: each.row for each in read}.values():
+        assert isinstance(row.verdict, Accepted)
+        slowed = any(each.told["calls_throttled"] for each in timed(row))
+        assert (row.verdict.throttled is not None) == slowed, row
+
+
+def test_what_the_host_did_while_the_device_was_held_is_a_part_of_the_time() -> None:
+    """No event sees it: some milliseconds, where the honest kernel takes microseconds."""
+    told = {row.name: row.verdict for row in ACCEPTED if row.section == NATIVE}
+    trick, honest = told["cuda_works_while_held"], told["cuda_honest"]
+    assert isinstance(trick, Accepted) and isinstance(honest, Accepted)
+    for mine, theirs in zip(trick.timings, honest.timings, strict=True):
+        assert mine.seconds > 1e-3 > 20 * theirs.seconds
