@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app.findings import Finding, State, output, run
 from tools.errors import WarpsmithError
-from tools.targets.cuda_toolkit import chosen_architecture, find_devices, find_toolkit
+from tools.targets.cuda_toolkit import QUERY_SECONDS, chosen_architecture, find_devices, find_toolkit
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
 SETUP = "Run `make setup-cuda`; docs/gpu.md says what it needs."
@@ -27,9 +27,9 @@ def gpu() -> Finding:
         names = [device.name for device in find_devices()]
     except WarpsmithError as error:
         return Finding("gpu", "limited", error.message, error.advice)
-    driver = output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+    driver = output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], QUERY_SECONDS)
     if not names and (query := shutil.which("nvidia-smi")) is not None:
-        done = run([query, "-L"])
+        done = run([query, "-L"], seconds=QUERY_SECONDS)
         said = (
             (done.stdout + done.stderr).decode(errors="replace").split("\n")[0]
             if done is not None
@@ -86,7 +86,7 @@ def profiler() -> Finding:
     if path is None:
         advice = "Profiles then have no counters. It comes with the CUDA toolkit; put ncu on the PATH."
         return Finding("ncu", "limited" if _has_gpu() else "info", "not installed", advice)
-    version = re.search(r"Version (\S+)", output([path, "--version"]) or "")
+    version = re.search(r"Version (\S+)", output([path, "--version"], QUERY_SECONDS) or "")
     found = f"{path}, version {version[1] if version else 'unknown'}"
     restricted = counters_restricted()
     if restricted is None:
@@ -114,7 +114,7 @@ def sanitizer() -> Finding:
     if path is None:
         advice = "Races and bad accesses of winners are then not looked for. It comes with the CUDA toolkit."
         return Finding("compute-sanitizer", "limited" if _has_gpu() else "info", "not installed", advice)
-    version = re.search(r"Version (\S+)", output([str(path), "--version"]) or "")
+    version = re.search(r"Version (\S+)", output([str(path), "--version"], QUERY_SECONDS) or "")
     return Finding("compute-sanitizer", "ok", f"{path}, version {version[1] if version else 'unknown'}")
 
 

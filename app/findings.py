@@ -25,15 +25,15 @@ class Finding:
     advice: str = ""
 
 
-def run(argv: list[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes] | None:
+def run(argv: list[str], stdin: bytes = b"", seconds: float = 30.0) -> subprocess.CompletedProcess[bytes] | None:
     """A short command; None when it can't run or takes too long."""
     try:
-        return subprocess.run(argv, input=stdin, capture_output=True, timeout=30, check=False)
+        return subprocess.run(argv, input=stdin, capture_output=True, timeout=seconds, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
 
 
-def output(argv: list[str]) -> str | None:
+def output(argv: list[str], seconds: float = 30.0) -> str | None:
     """Its standard output when it succeeds."""
-    done = run(argv)
+    done = run(argv, seconds=seconds)
     return done.stdout.decode(errors="replace").strip() if done is not None and done.returncode == 0 else None

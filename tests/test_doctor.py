@@ -9,7 +9,10 @@ import pytest
 
 from app import doctor, doctor_cuda
 from app.findings import Finding
-from tools.targets.cuda_toolkit import find_devices, find_toolkit
+from tools import service
+from tools.errors import InfrastructureError
+from tools.targets import cuda_toolkit
+from tools.targets.cuda_toolkit import chosen_architecture, find_devices, find_toolkit
 
 
 def test_this_machine_can_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,3 +196,35 @@ def test_programs_that_can_not_be_started_are_as_good_as_absent(
     finally:
         find_toolkit.cache_clear()
     assert "can't be started" not in found.found and found.state in ("ok", "info")
+
+
+def test_programs_that_hang_are_asked_once_and_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    asked = tmp_path / "asked"
+    for name in ("nvidia-smi", "bin/nvcc"):
+        script(tmp_path, name, f"echo {name} >> {asked}; exec sleep 600")
+    monkeypatch.setattr(cuda_toolkit, "QUERY_SECONDS", 0.3)
+    monkeypatch.setattr(cuda_toolkit, "_USUAL", tmp_path / "nowhere")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.delenv("WARPSMITH_CUDA_ARCH", raising=False)
+    find_toolkit.cache_clear()
+    try:
+        found = {finding.name: finding for finding in (look() for look in doctor_cuda.LOOKS)}
+        with pytest.raises(InfrastructureError, match=r"nvidia-smi hangs: .* within 0\.3 s"):
+            chosen_architecture()
+    finally:
+        find_toolkit.cache_clear()
+    assert found["gpu"].state == "limited" and "nvidia-smi hangs" in found["gpu"].found
+    assert "bin/nvcc hangs" in found["nvcc"].found and all(found[name].advice for name in ("gpu", "nvcc"))
+    assert sorted(asked.read_text().split()) == ["bin/nvcc", "nvidia-smi"]
+
+
+def test_a_gpu_that_can_not_be_asked_for_is_not_taken_for_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else a check would say that there is no CUDA device, and build for a GPU that is not here."""
+    script(tmp_path, "nvidia-smi", "exec sleep 600")
+    monkeypatch.setattr(cuda_toolkit, "QUERY_SECONDS", 0.3)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(InfrastructureError, match="hangs") as caught:
+        service._no_judging()
+    assert "dmesg" in caught.value.advice

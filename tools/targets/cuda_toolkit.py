@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from tools.errors import InfrastructureError
 from tools.process import Completed, run_command
@@ -19,6 +20,11 @@ from tools.toolchain import SYSTEM_PATHS
 DEFAULT_ARCHITECTURE = "sm_90a"
 """What is built for where there is no device and no WARPSMITH_CUDA_ARCH."""
 ADVICE = "Install the CUDA toolkit, and set CUDA_HOME when it lies in an unusual place."
+QUERY_SECONDS = 15.0
+"""How long a program may take to say its version or its devices: many GPUs without a daemon that keeps them awake take
+some seconds, and one that is out of order never answers."""
+_hung: Final[set[str]] = set()
+"""Programs that did not answer in this process: they are not asked again."""
 _USUAL = Path("/usr/local/cuda")
 _SPECIFIC = {"9.0": "sm_90a", "10.0": "sm_100a", "12.0": "sm_120a"}
 """Capabilities with instructions (wgmma, tcgen05) that only the architecture-specific target has."""
@@ -71,23 +77,29 @@ def find_toolkit() -> Toolkit:
 
     A wrapper script on the PATH is followed to the toolkit it starts. InfrastructureError when there is none.
     """
-    tried = list(dict.fromkeys(_candidates()))
-    for nvcc in tried:
-        toolkit = _toolkit(nvcc)
-        if toolkit is not None:
-            return toolkit
-    what = f"{tried[0]} does not run" if tried else "no CUDA compiler: there is no nvcc here"
-    raise InfrastructureError(what, ADVICE)
+    faults = []
+    for nvcc in dict.fromkeys(_candidates()):
+        try:
+            return _toolkit(nvcc)
+        except InfrastructureError as error:
+            faults.append(error.message)
+    raise InfrastructureError(faults[0] if faults else "no CUDA compiler: there is no nvcc here", ADVICE)
 
 
 def find_devices() -> tuple[Device, ...]:
-    """The GPUs that nvidia-smi lists, or the chosen one alone; none where there is no driver."""
+    """The GPUs that nvidia-smi lists, or the chosen one alone; none where there is no driver.
+
+    InfrastructureError when nvidia-smi hangs, since nothing is known then, and for a choice that names no device.
+    """
     query = shutil.which("nvidia-smi")
     if query is None:
         return ()
     chosen = chosen_device(os.environ)
     which = [f"--id={chosen}"] if chosen is not None else []
-    answer = _said([query, *which, "--query-gpu=name,compute_cap", "--format=csv,noheader"])
+    try:
+        answer = _said([query, *which, "--query-gpu=name,compute_cap", "--format=csv,noheader"])
+    except InfrastructureError as error:
+        raise InfrastructureError(error.message, "The driver may be out of order: see dmesg.") from None
     rows = [line.rsplit(", ", 1) for line in answer.stdout.splitlines()] if answer is not None and answer.ok else []
     return tuple(Device(row[0], row[1]) for row in rows if len(row) == 2 and re.fullmatch(r"\d+\.\d", row[1]))
 
@@ -104,11 +116,20 @@ def chosen_architecture() -> str:
 
 
 def _said(command: list[str]) -> Completed | None:
-    """What a program answers; None when it can't be started (another processor's, a broken script)."""
-    try:
-        return run_command(command, timeout=30)
-    except InfrastructureError:
-        return None
+    """What a program answers; None when it can't be started (another processor's, a broken script).
+
+    InfrastructureError when it hangs, at once the second time.
+    """
+    program = command[0]
+    if program not in _hung:
+        try:
+            answer = run_command(command, timeout=QUERY_SECONDS)
+        except InfrastructureError:
+            return None
+        if not answer.timed_out:
+            return answer
+        _hung.add(program)
+    raise InfrastructureError(f"{program} hangs: it does not answer within {QUERY_SECONDS:g} s", ADVICE)
 
 
 def _candidates() -> Iterator[Path]:
@@ -118,14 +139,15 @@ def _candidates() -> Iterator[Path]:
             yield path
 
 
-def _toolkit(nvcc: Path) -> Toolkit | None:
-    """Ask nvcc for its version and, by a dry run, for the folder it really lives in."""
+def _toolkit(nvcc: Path) -> Toolkit:
+    """Ask nvcc for its version and, by a dry run, for the folder it really lives in. InfrastructureError says why that
+    can't be used."""
     version = _said([str(nvcc), "--version"])
     match = re.search(r"release (\d+)\.(\d+), V([\d.]+)", version.stdout) if version is not None else None
     if version is None or not version.ok or match is None:
-        return None
-    dry = run_command([str(nvcc), "--dryrun", "-x", "cu", "/dev/null", "-o", "/dev/null"], timeout=30)
-    top = re.search(r"^#\$ TOP=(.+)$", dry.stderr, re.MULTILINE)
+        raise InfrastructureError(f"{nvcc} does not run", ADVICE)
+    dry = _said([str(nvcc), "--dryrun", "-x", "cu", "/dev/null", "-o", "/dev/null"])
+    top = re.search(r"^#\$ TOP=(.+)$", dry.stderr, re.MULTILINE) if dry is not None else None
     root = Path(top[1]).resolve() if top else nvcc.resolve().parent.parent
     own = root / "bin" / "nvcc"
     return Toolkit(root, own if own.is_file() else nvcc, (int(match[1]), int(match[2])), match[3])
