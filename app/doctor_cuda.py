@@ -11,7 +11,13 @@ from pathlib import Path
 
 from app.findings import Finding, State, output, run
 from tools.errors import WarpsmithError
-from tools.targets.cuda_toolkit import QUERY_SECONDS, chosen_architecture, find_devices, find_toolkit
+from tools.targets.cuda_toolkit import (
+    QUERY_SECONDS,
+    chosen_architecture,
+    fault_of_cuda_home,
+    find_devices,
+    find_toolkit,
+)
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
 SETUP = "Run `make setup-cuda`; docs/gpu.md says what it needs."
@@ -45,15 +51,19 @@ def gpu() -> Finding:
 
 def nvcc() -> Finding:
     """The compiler, and the disassembler beside it."""
+    wrong_home = fault_of_cuda_home()
     try:
         toolkit = find_toolkit()
     except WarpsmithError as error:
-        return Finding("nvcc", _lacking(), error.message, f"Kernels for a GPU need it: {error.advice}")
-    found = f"nvcc {toolkit.version} in {toolkit.root}"
+        advice = f"Kernels for a GPU need it: {error.advice}"
+        return Finding("nvcc", "limited" if wrong_home else _lacking(), wrong_home or error.message, advice)
+    found = f"nvcc {toolkit.version} in {toolkit.root}" + (f"; {wrong_home}" if wrong_home else "")
     try:
         chosen_architecture()
     except WarpsmithError as error:
         return Finding("nvcc", "limited", f"{found}; {error.message}", error.advice)
+    if wrong_home:
+        return Finding("nvcc", "limited", found, "Set CUDA_HOME to a toolkit that works, or unset it.")
     if toolkit.tool("cuobjdump") is None:
         advice = "Machine code can't be shown as SASS: install CUDA's binary utilities (PTX can)."
         return Finding("nvcc", "limited" if _has_gpu() else "info", f"{found}, without cuobjdump", advice)

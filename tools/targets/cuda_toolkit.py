@@ -86,6 +86,21 @@ def find_toolkit() -> Toolkit:
     raise InfrastructureError(faults[0] if faults else "no CUDA compiler: there is no nvcc here", ADVICE)
 
 
+def fault_of_cuda_home() -> str | None:
+    """Why the toolkit that $CUDA_HOME names is not taken; None where it is, or none is named."""
+    home = os.environ.get("CUDA_HOME")
+    if not home:
+        return None
+    nvcc = Path(home, "bin/nvcc")
+    if not nvcc.is_file():
+        return f"CUDA_HOME={home} has no bin/nvcc"
+    try:
+        _toolkit(nvcc)
+    except InfrastructureError as error:
+        return f"CUDA_HOME={home}: {error.message}"
+    return None
+
+
 def find_devices() -> tuple[Device, ...]:
     """The GPUs that nvidia-smi lists, or the chosen one alone; none where there is no driver.
 
