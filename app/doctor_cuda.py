@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -18,6 +19,7 @@ from tools.targets.cuda_toolkit import (
     find_devices,
     find_toolkit,
 )
+from tools.targets.device_choice import VARIABLE, VISIBLE, chosen_device
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
 SETUP = "Run `make setup-cuda`; docs/gpu.md says what it needs."
@@ -30,23 +32,33 @@ COUNTERS = (
 def gpu() -> Finding:
     """The devices that the driver lists, and its version."""
     try:
+        chosen = chosen_device(os.environ)
         names = [device.name for device in find_devices()]
     except WarpsmithError as error:
         return Finding("gpu", "limited", error.message, error.advice)
     driver = output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], QUERY_SECONDS)
     if not names and (query := shutil.which("nvidia-smi")) is not None:
-        done = run([query, "-L"], seconds=QUERY_SECONDS)
-        said = (
-            (done.stdout + done.stderr).decode(errors="replace").split("\n")[0]
-            if done is not None
-            else "it does not answer"
-        )
-        advice = "Its driver may not be loaded, or not match: dmesg says more. In a container: --gpus all."
-        return Finding("gpu", "limited", f"nvidia-smi lists no GPU: {said[:200] or 'it says nothing'}", advice)
+        return _nothing_listed(query, chosen)
+    if not names and (named := os.environ.get(VARIABLE)):
+        advice = f"Unset {VARIABLE} to judge on the CPU, or install the driver: there is no nvidia-smi on the PATH."
+        return Finding("gpu", "limited", f"no NVIDIA GPU, and {VARIABLE}={named} names one", advice)
     if not names:
         return Finding("gpu", "info", "no NVIDIA GPU", "A GPU elsewhere does as well: docs/gpu.md, --executor.")
     version = driver.splitlines()[0] if driver else "of unknown version"
     return Finding("gpu", "ok", f"{', '.join(names)}, driver {version}")
+
+
+def _nothing_listed(query: str, chosen: str | None) -> Finding:
+    """What it is when nvidia-smi lists nothing, or not the chosen one."""
+    done = run([query, "-L"], seconds=QUERY_SECONDS)
+    said = (done.stdout + done.stderr).decode(errors="replace") if done is not None else "it does not answer"
+    listed = re.findall(r"^GPU \d+:", said, re.MULTILINE)
+    if chosen is not None and listed and done is not None and done.returncode == 0:
+        advice = f"Set {VARIABLE} or {VISIBLE} to a number or a UUID of `nvidia-smi -L`."
+        return Finding("gpu", "limited", f"nvidia-smi lists {len(listed)} GPU(s), and none is {chosen}", advice)
+    first = said.split("\n")[0][:200] or "it says nothing"
+    advice = "Its driver may not be loaded, or not match: dmesg says more. In a container: --gpus all."
+    return Finding("gpu", "limited", f"nvidia-smi lists no GPU: {first}", advice)
 
 
 def nvcc() -> Finding:

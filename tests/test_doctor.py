@@ -258,3 +258,27 @@ def test_a_cuda_home_that_does_not_work_is_said_whatever_nvcc_is_taken_instead(
         find_toolkit.cache_clear()
     assert found.state == "limited" and f"CUDA_HOME={home}" in found.found and says in found.found
     assert "CUDA_HOME" in found.advice and ("nvcc 13.0.88" in found.found) is another
+
+
+@pytest.mark.parametrize(
+    ("named", "listed", "says"),
+    [
+        ("fast", None, "WARPSMITH_DEVICE=fast names no device"),
+        ("-1", None, "WARPSMITH_DEVICE=-1 names no device"),
+        ("0", None, "no NVIDIA GPU, and WARPSMITH_DEVICE=0 names one"),
+        ("GPU-3e6a", None, "no NVIDIA GPU, and WARPSMITH_DEVICE=GPU-3e6a names one"),
+        ("7", "GPU 0: NVIDIA H200 (UUID: GPU-ff)", "nvidia-smi lists 1 GPU(s), and none is 7"),
+        ("GPU-3e6a", "GPU 0: NVIDIA H200\nGPU 1: NVIDIA H200", "lists 2 GPU(s), and none is GPU-3e6a"),
+        ("0", "No devices were found", "nvidia-smi lists no GPU: No devices were found"),
+    ],
+)
+def test_a_device_that_is_not_here_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, listed: str | None, says: str
+) -> None:
+    if listed is not None:
+        script(tmp_path, "nvidia-smi", f'case "$*" in -L) echo "{listed}" ;; *) exit 6 ;; esac')
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("WARPSMITH_DEVICE", named)
+    found = doctor_cuda.gpu()
+    assert found.state == "limited" and says in found.found and found.advice
