@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from tools import cuda_setup
 from tools.cuda_setup import Place, build, explain, find_place, main, try_it
 from tools.errors import InfrastructureError
+from tools.process import is_running
 from tools.targets.cuda_toolkit import Toolkit
 
 
@@ -163,6 +167,37 @@ def test_it_starts_as_the_makefile_starts_it() -> None:
     command = [sys.executable, "-P", "-m", "tools.cuda_setup", "--help"]
     said = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": str(root)}, check=True)
     assert "--driver-folder" in said.stdout
+
+
+@pytest.mark.parametrize("number", cuda_setup.STOP_SIGNALS)
+def test_a_build_that_is_stopped_leaves_neither_processes_nor_folders(tmp_path: Path, number: signal.Signals) -> None:
+    """By a stand-in for pip that starts a process in a session of its own, makes a folder and sleeps."""
+    home, scratch, begun = tmp_path / "cuda", tmp_path / "scratch", tmp_path / "begun"
+    for name in ("bin/nvcc", "include/cuda.h", "lib64/stubs/libcuda.so"):
+        (home / name).parent.mkdir(parents=True)
+        (home / name).write_text("#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n")
+    (home / "bin/nvcc").chmod(0o755)
+    scratch.mkdir()
+    pip = interpreter(
+        tmp_path,
+        f"mktemp -d > /dev/null; setsid sleep 600 & echo $! $$ > {begun}.new; mv {begun}.new {begun}; wait",
+    )
+    root = Path(__file__).resolve().parent.parent
+    environment = os.environ | {"CUDA_HOME": str(home), "TMPDIR": str(scratch), "PYTHONPATH": str(root)}
+    setup = subprocess.Popen(
+        [sys.executable, "-P", "-m", "tools.cuda_setup", "--python", pip],
+        env=environment, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509 - whoever runs this may ignore it
+    )  # fmt: skip
+    with setup:
+        while not begun.exists():
+            assert setup.poll() is None
+            time.sleep(0.01)
+        setup.send_signal(number)
+        assert setup.wait(60) == 128 + number
+        assert setup.stderr is not None and setup.stderr.read() == "setup-cuda: stopped\n"
+    assert not any(is_running(int(pid)) for pid in begun.read_text().split())
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_driver_folder_without_the_library_is_said_before_the_build(toolkit: Path, tmp_path: Path) -> None:

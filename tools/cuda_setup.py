@@ -9,15 +9,19 @@ met on the way has an explanation here. Not covered: installing CUDA or the driv
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from types import FrameType
+from typing import Final, NoReturn
 
+from tools.environment import without_secrets
 from tools.errors import InfrastructureError, WarpsmithError
 from tools.process import Completed, run_command
 from tools.targets.cuda_toolkit import find_toolkit
@@ -25,6 +29,7 @@ from tools.targets.cuda_toolkit import find_toolkit
 REQUIREMENT: Final = "pycuda>=2026.1"
 """As in pyproject.toml's extra `cuda`."""
 FETCH_SECONDS, BUILD_SECONDS, TRY_SECONDS = 600.0, 1800.0, 60.0
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DRIVERS: Final = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64",
                   "/usr/lib/wsl/lib")  # fmt: skip
 """Where a driver puts libcuda.so.1, beside what the dynamic linker knows."""
@@ -125,14 +130,20 @@ def _linker_cache() -> str:
 def build(python: str, place: Place, folder: Path) -> None:
     """Fetch PyCUDA's sources into `folder`, and install them for `python`. InfrastructureError explains a failure."""
     pip = (python, "-m", "pip", "--disable-pip-version-check")
+    (folder / "scratch").mkdir(exist_ok=True)
+    environment = without_secrets() | {"TMPDIR": str(folder / "scratch")}  # one that is ended can't remove its own
     fetched = (*pip, "download", "-q", "--no-deps", "--no-binary", "pycuda", "-d", str(folder), REQUIREMENT)
-    _succeed(run_command(fetched, timeout=FETCH_SECONDS, cwd=folder), "PyCUDA's sources can't be fetched")
+    _succeed(
+        run_command(fetched, timeout=FETCH_SECONDS, cwd=folder, env=environment), "PyCUDA's sources can't be fetched"
+    )
     archive = next(iter(folder.glob("pycuda-*.tar.gz")))
     _succeed(run_command(("tar", "xzf", str(archive)), timeout=FETCH_SECONDS, cwd=folder), "they can't be unpacked")
     tree = folder / archive.name.removesuffix(".tar.gz")
     (tree / "siteconf.py").write_text(place.siteconf())
     _succeed(
-        run_command((*pip, "install", "-q", "--no-cache-dir", str(tree)), timeout=BUILD_SECONDS, cwd=folder),
+        run_command(
+            (*pip, "install", "-q", "--no-cache-dir", str(tree)), timeout=BUILD_SECONDS, cwd=folder, env=environment
+        ),
         "PyCUDA does not build",
     )
 
@@ -165,6 +176,26 @@ def _succeed(ran: Completed, what: str) -> None:
     raise InfrastructureError(f"{what}:\n{why}\n", explain(text))
 
 
+@contextlib.contextmanager
+def _tidy_when_stopped() -> Iterator[None]:
+    """Have a signal that stops this process raise SystemExit, so that what was started and made is gone before it.
+    One that is ignored (`nohup`) stays so."""
+
+    def stop(number: int, _: FrameType | None) -> NoReturn:
+        for each in heard:
+            signal.signal(each, signal.SIG_IGN)
+        print("setup-cuda: stopped", file=sys.stderr)
+        sys.exit(128 + number)
+
+    heard = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build, install and try; 0 when it works, 1 with an explanation when not, 3 when only the driver is lacking."""
     parser = argparse.ArgumentParser(description="Build PyCUDA against this machine's CUDA toolkit.")
@@ -172,6 +203,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--driver-folder", type=Path, help="a folder with a libcuda.so to link against")
     parser.add_argument("--without-curand", action="store_true", help="leave cuRAND out even if it is there")
     asked = parser.parse_args(arguments)
+    with _tidy_when_stopped():
+        return _set_up(asked)
+
+
+def _set_up(asked: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="warpsmith-setup-") as name:
         folder = Path(name).resolve()
         try:
