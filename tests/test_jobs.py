@@ -190,6 +190,22 @@ def test_a_greeting_says_who_is_there_and_a_driver_of_another_version_is_told(se
     assert "version 7" in refused["error"]["message"]
 
 
+@pytest.mark.parametrize("before", [[line("one"), line("two", text="int x = ;")], ["garbage", line("one")]])
+def test_a_greeting_amid_a_batch_costs_no_job_its_answer(before: list[str]) -> None:
+    greeting = json.dumps({"v": 1, "id": "h", "op": "hello"})
+    done = batch("\n".join([*before, greeting, line("last"), ""]))
+    answers = answers_of(done.stdout)
+    assert (done.returncode, len(answers)) == (1, len(before) + 2)
+    assert answers["last"]["ok"] and answers["one"]["ok"]
+    assert answers["h"]["error"]["fault"] == "protocol" and "first line" in answers["h"]["error"]["message"]
+
+
+def test_blank_lines_may_go_before_a_greeting(session: Session) -> None:
+    session.say("")
+    session.send(id="h", op="hello")
+    assert session.receive()["ok"]
+
+
 def test_answers_come_in_the_order_in_which_they_are_ready(session: Session) -> None:
     session.send(id="h", op="hello")
     session.receive()

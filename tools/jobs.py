@@ -86,6 +86,7 @@ class Worker:
         self._jobs: dict[str, asyncio.Task[dict[str, JsonValue]]] = {}
         self._beat: asyncio.Task[None] | None = None
         self._lines = 0
+        self._begun = False
         self._failures = False
         self._ending = False
 
@@ -117,12 +118,13 @@ class Worker:
         if not line.strip():
             self._room.release()
             return
+        is_first, self._begun = not self._begun, True
         job: str | None = None
         try:
             message = read_message(line)
             job = message["id"] if isinstance(message.get("id"), str) else None
             if message.get("op") == "hello":
-                self._greet(message)
+                self._greet(message, may_open=is_first or self.live)
             elif message.get("op") == "cancel":
                 self._cancel(message)
             else:
@@ -133,10 +135,13 @@ class Worker:
             self._answer(failed(job, "infrastructure", where + fault.how, fault="protocol"))
         self._room.release()
 
-    def _greet(self, message: dict[str, Any]) -> None:
-        """Say who is here; from now on the end of stdin is the end of everything."""
+    def _greet(self, message: dict[str, Any], *, may_open: bool) -> None:
+        """Say who is here; from now on the end of stdin is the end of everything. Amid a batch (not `may_open`) that
+        can't be asked for: all its jobs are to be done."""
         if message.get("v") != VERSION:
             raise ProtocolFault(f"the driver speaks protocol version {message.get('v')!r}, this worker {VERSION}")
+        if not may_open:
+            raise ProtocolFault("a greeting is a session's first line, and this is a batch")
         wanted = message.get("heartbeat")
         seconds = float(wanted) if isinstance(wanted, int | float) and wanted > 0 else HEARTBEAT_SECONDS
         if self._beat is None:
