@@ -15,10 +15,12 @@ from small_tasks import saxpy
 from toolkit import needs_nvcc
 
 from tools import reference
+from tools.targets.cuda_toolkit import Toolkit
 
 H200 = Path(__file__).parent / "h200"
 sys.path.insert(0, str(H200))
 
+import everything_on_gpu  # noqa: E402
 import gpu_programs  # noqa: E402
 import instruments  # noqa: E402
 import zoo_on_gpu  # noqa: E402
@@ -41,6 +43,20 @@ def test_a_dry_run_builds_and_writes_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.findall(r"^-- (\w+): as it should be", done.stdout, re.MULTILINE) == ["clocks"]
     assert list(tmp_path.iterdir()) == []
+
+
+@needs_nvcc
+def test_a_dry_run_without_a_disassembler_says_what_it_leaves_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples/softmax").symlink_to(everything_on_gpu.ROOT / "examples/softmax")
+    monkeypatch.setenv("OUT", str(tmp_path / "out"))
+    monkeypatch.setattr(everything_on_gpu, "ROOT", tmp_path)
+    monkeypatch.setattr(Toolkit, "tool", lambda *_: None)
+    assert everything_on_gpu.main(["--dry-run", "listing"]) == 0
+    said = capsys.readouterr().out
+    assert "left out: SASS" in said and "'ptx'" in said and "-- listing: as it should be" in said
 
 
 def test_unknown_sections_are_refused(tmp_path: Path) -> None:
