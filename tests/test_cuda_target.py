@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -517,6 +519,75 @@ def test_a_toolkit_that_builds_nothing_is_the_machines_fault(said: str) -> None:
         cuda._require_working_nvcc(f"some words\n{said}\n")
     assert caught.value.advice
     cuda._require_working_nvcc(f'kernel.cu:1:2: error: #error "{said}"\n')  # a kernel may quote it and is to blame
+
+
+@pytest.fixture
+def nvcc_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Puts one in nvcc's place that knows its version and else does what a line of shell says."""
+
+    def put(body: str) -> None:
+        version = 'case "$*" in --version) echo "Cuda compilation tools, release 13.0, V13.0.88"; exit ;; esac'
+        fake_nvcc(tmp_path / "toolkit", f"{version}\n{body}\n")
+        monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+        find_toolkit.cache_clear()
+
+    yield put
+    find_toolkit.cache_clear()
+
+
+def failing(*words: str) -> str:
+    return "".join(f"echo {shlex.quote(line)} >&2\n" for line in words) + "exit 1"
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("exit 1", "exit code 1"),
+        ("kill -9 $$", "ended with"),
+        (failing("Segmentation fault (core dumped)"), "Segmentation fault"),
+        (failing("ptxas info    : 0 bytes gmem", "g++: fatal error: cannot execute 'cc1plus'"), "cc1plus"),
+        (failing("kernel.cu(4): warning #177-D: variable was declared", "the licence has expired"), "licence"),
+        (failing("nvcc fatal   : Failed to preprocess host compiler properties."), "Failed to preprocess"),
+        (failing("/usr/bin/ld: final link failed: ../kernel.so: No space left on device"), "No space left"),
+        ("exit 0", "left no library"),
+    ],
+)
+def test_an_nvcc_that_fails_without_a_word_of_the_kernel_is_the_machine_s_fault(
+    nvcc_that: Callable[[str], None], body: str, says: str
+) -> None:
+    nvcc_that(body)
+    with pytest.raises(InfrastructureError, match=re.escape(says)) as caught:
+        compiled(source())
+    assert caught.value.advice
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        (["kernel.cu(4): error: identifier is undefined"], ()),
+        (["kernel.cu:4:1: internal compiler error: Segmentation fault"], ()),
+        (["ptxas fatal   : Unresolved extern function 'other'"], ()),
+        (["nvcc error   : 'cicc' died due to signal 11 (Invalid memory reference)"], ()),
+        (["nvlink error   : Undefined reference to 'other'"], ()),
+        (
+            ["/usr/bin/ld: ../kept/kernel.o:(.data+0x0): multiple definition of `g'", "collect2: error: ld returned 1"],
+            (),
+        ),
+        (["nvcc fatal   : redefinition of argument 'maxrregcount'"], ("-maxrregcount=32",)),
+    ],
+)
+def test_whatever_names_the_kernel_stays_a_verdict_on_it(
+    nvcc_that: Callable[[str], None], words: list[str], flags: tuple[str, ...]
+) -> None:
+    nvcc_that(failing(*words))
+    assert compiled(source(), flags=flags).reason == "compile_error"
+
+
+@needs_nvcc
+def test_what_the_linker_refuses_is_the_kernel_s_fault() -> None:
+    files = {"kernel.cu": source("int twice = 1;\n" + COPY), "more.cpp": "int twice = 2;\n"}
+    build = CudaTarget("sm_90a").compile_kernel(Kernel(language="cuda", files=files), HEADER)
+    assert build.reason == "compile_error" and "multiple definition of `twice'" in build.report.output
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,12 @@ def failed(
 
 
 def inspect(workplace: Workplace, allowed: Callable[[str], bool], signature: str) -> tuple[Reason, str] | None:
-    """What is wrong with the finished library: no entry, or a needed library of a name that is not `allowed`."""
+    """What is wrong with the finished library: no entry, or a needed library of a name that is not `allowed`.
+
+    InfrastructureError when there is no library, although the compiler was content.
+    """
+    if not (workplace.folder / LIBRARY).is_file():
+        raise InfrastructureError("the compiler was content and left no library", "Install it again.")
     listing = workplace.run(("readelf", "-W", "-d", "--dyn-syms", f"../{LIBRARY}"), output=16 << 20)
     if not listing.ok:
         raise InfrastructureError(f"readelf failed: {last_line(listing)}", "Install binutils.")

@@ -28,6 +28,7 @@ from tools.targets.building import (
     failed,
     inspect,
     kept_build,
+    last_line,
 )
 from tools.targets.cuda_flags import TUNABLE, allowed_flag
 from tools.targets.cuda_listing import KEPT, listing
@@ -40,7 +41,7 @@ from tools.targets.occupancy import occupancy_by_size
 from tools.targets.ptxas import Use, launch_bounds, read_report
 from tools.toolchain import find_compiler
 
-_FORMAT = "3"  # of the cached folders; raise it when their content changes
+_FORMAT = "4"  # of the cached folders; raise it when their content changes
 _SIGNATURE = "const task::Args&, void*, task::Stream"
 _FIXED = ("-O3", "-lineinfo", "-shared", "-Xcompiler=-fPIC", "-Xptxas=-v", "-I.")
 _LINKED = ("-Xlinker=-z,defs", "-Xlinker=--as-needed")
@@ -61,6 +62,7 @@ _NOT_THE_KERNELS: Final = (
 )  # fmt: skip
 """What nvcc says of any kernel alike, in words of ours and with advice: no verdict on this one."""
 _OTHER_SOLVE = 'overloaded function "solve" has "C" linkage'
+_FATAL = re.compile(r"(?m)^nvcc fatal\s*: (.*)")
 _ABSENT = re.compile(r"cannot find -l(\w+)")
 
 
@@ -224,6 +226,23 @@ def _require_working_nvcc(said: str) -> None:
             raise InfrastructureError(message.format(what=match["what"]), advice)
 
 
+def _require_word_of_kernel(kernel: Kernel, diagnostics: Sequence[Diagnostic], result: Completed) -> None:
+    """InfrastructureError when nothing that nvcc said before it failed is about the kernel.
+
+    nvcc's own fatal messages are about its command line, and so about the kernel only where that has flags of it; the
+    linker and a front end that breaks name what was made of the kernel's files.
+    """
+    of_nvcc = set() if kernel.flags else set(_FATAL.findall(result.stderr))
+    if any(each.severity == "error" and each.message not in of_nvcc for each in diagnostics):
+        return
+    stems = "|".join(re.escape(PurePosixPath(path).stem) for path in kernel.files)
+    named = re.compile(rf"(?<![\w.-])(?:{stems})\.(?!so\b)\w")
+    harmless = re.compile(r"\b(?:warning|remark|info)\b")
+    if not any(named.search(line) and not harmless.search(line) for line in result.stderr.splitlines()):
+        message = f"nvcc failed and said nothing of the kernel: {last_line(result)}"
+        raise InfrastructureError(message, "Try nvcc by hand; if it builds nothing, install the CUDA toolkit again.")
+
+
 def _explained(
     kernel: Kernel,
     command: Sequence[str],
@@ -240,6 +259,7 @@ def _explained(
         if owner is not None and owner not in libraries:
             message = f"it calls {function} of {owner}, which the task does not allow"
             return failed(kernel, command, diagnostics, "forbidden_library", message=message, result=result)
+    _require_word_of_kernel(kernel, diagnostics, result)
     if any(_OTHER_SOLVE in each.message for each in diagnostics):
         wanted = Diagnostic(severity="note", message=f"{HEADER} declares `void solve({_SIGNATURE})`", file=HEADER)
         diagnostics = (*diagnostics, wanted)
