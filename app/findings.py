@@ -6,6 +6,9 @@ import subprocess
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from tools.errors import InfrastructureError
+from tools.process import run_command
+
 State: TypeAlias = Literal["ok", "limited", "missing", "info"]
 """`missing` stops a run; `limited` makes it weaker; `info` is neither."""
 
@@ -26,11 +29,15 @@ class Finding:
 
 
 def run(argv: list[str], stdin: bytes = b"", seconds: float = 30.0) -> subprocess.CompletedProcess[bytes] | None:
-    """A short command; None when it can't run or takes too long."""
+    """A short command; None when it can't run or takes too long. Nothing that it started is left."""
     try:
-        return subprocess.run(argv, input=stdin, capture_output=True, timeout=seconds, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        done = run_command(argv, timeout=seconds, stdin=stdin)
+    except InfrastructureError:
         return None
+    if done.timed_out:
+        return None
+    code = done.exit_code if done.exit_code is not None else -(done.signal or 0)
+    return subprocess.CompletedProcess(argv, code, done.stdout.encode(), done.stderr.encode())
 
 
 def output(argv: list[str], seconds: float = 30.0) -> str | None:

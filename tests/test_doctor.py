@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from app import doctor, doctor_cuda
-from app.findings import Finding
+from app.findings import Finding, run
 from tools import service
 from tools.errors import InfrastructureError
+from tools.process import is_running
 from tools.targets import cuda_toolkit
 from tools.targets.cuda_toolkit import chosen_architecture, find_devices, find_toolkit
 
@@ -282,3 +283,12 @@ def test_a_device_that_is_not_here_is_said(
     monkeypatch.setenv("WARPSMITH_DEVICE", named)
     found = doctor_cuda.gpu()
     assert found.state == "limited" and says in found.found and found.advice
+
+
+def test_a_wrapper_whose_program_hangs_does_not_hold_the_doctor(tmp_path: Path) -> None:
+    """What the wrapper started keeps its output open after it was ended."""
+    child = tmp_path / "child"
+    child.touch()
+    script(tmp_path, "ncu", f"sleep 600 & echo $! > {child}; wait")
+    assert run([str(tmp_path / "ncu"), "--version"], seconds=0.5) is None
+    assert not any(is_running(int(pid)) for pid in child.read_text().split())
