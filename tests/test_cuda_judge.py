@@ -16,12 +16,13 @@ from pydantic import TypeAdapter
 from tools.clock import Allowance, Clocks, Reading
 from tools.contract import Scalar, Signature, Tensor, slots
 from tools.cuda_device import CudaDevice
+from tools.cuda_look import may_leak
 from tools.cuda_sanitizer import LEAK_CALLS, LEAKS, Left, encode_plan, leak_outcome, outcome_of, read_finding, read_left
 from tools.errors import InfrastructureError
 from tools.facts import TaskFacts
 from tools.messages import MESSAGE, MESSAGE_BYTES, Kind, Place
 from tools.process import Completed
-from tools.records import STAGES, Accepted, Rejected, Verdict
+from tools.records import STAGES, Accepted, Kernel, Rejected, Verdict
 from tools.sandbox import LEVELS, Confinement, Level, attempt
 from tools.wire import decode, explain
 
@@ -250,3 +251,27 @@ def test_a_program_with_devices_may_do_what_a_driver_insists_on_and_no_more(leve
 def test_without_pycuda_or_a_driver_the_device_says_what_is_missing() -> None:
     with pytest.raises(InfrastructureError, match=r"PyCUDA does not load|CUDA does not start"):
         CudaDevice()
+
+
+@pytest.mark.parametrize(
+    ("text", "looked_at"),
+    [
+        ("float* p; cudaMalloc(&p, 4);", True),
+        ("cudaMallocAsync(&p, 4, stream);", True),
+        ("cublasCreate(&handle);", True),
+        ("cudaGraphInstantiate(&graph, g);", True),
+        ("thrust::device_vector<float> v(4);", True),
+        ("__global__ void k() { auto p = new float[4]; }", True),
+        ("#define CALL(a, b) a##b\nCALL(cudaMa, lloc)(&p, 4);", True),
+        ("// cudaMalloc would cost too much here\n#define VECTOR 4\nk<<<1, 32>>>();", False),
+    ],
+)
+def test_what_a_kernel_leaves_behind_is_looked_at_where_its_text_may_take_memory(text: str, looked_at: bool) -> None:
+    assert may_leak(Kernel(language="cuda", files={"task.h": "", "kernel.cu": text})) is looked_at
+
+
+def test_no_starting_kernel_waits_for_a_look_at_what_it_leaves_behind() -> None:
+    paths = list((ROOT / "examples").glob("*/kernel.cu"))
+    assert len(paths) == 6
+    for path in paths:
+        assert not may_leak(Kernel(language="cuda", files={"kernel.cu": path.read_text()})), path

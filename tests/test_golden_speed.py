@@ -64,3 +64,10 @@ def test_without_the_same_addresses_one_kernel_differed_from_worker_to_worker() 
     assert apart["two placements by hint"]["spread"]["long_rows"] > 0.5
     itself = recorded("speed/itself_before")
     assert [row["comparison"]["decision"] for row in itself["rows"]].count("slower") == 6
+
+
+def test_a_kernel_that_races_itself_is_not_called_faster() -> None:
+    rows = recorded("speed/itself")["rows"]
+    assert len(rows) == 6 and all(row["status"] == "accepted" for row in rows)
+    assert all(row["comparison"]["decision"] != "faster" for row in rows)
+    assert all(0.98 < row["comparison"]["ratio"] < 1.02 for row in rows)

@@ -78,7 +78,7 @@ def test_a_sanitizer_finds_what_right_results_hide(name: str, tool: str) -> None
     assert f"({tool})" in row_apart("sanitizers", name)["message"]
 
 
-@pytest.mark.parametrize("name", kernels.SAFE)
+@pytest.mark.parametrize("name", ["triton", *kernels.SAFE])
 def test_every_sanitizer_looked_at_a_kernel_that_is_safe(name: str) -> None:
     told = row_apart("sanitizers", name)["details"]["memory-safe"]
     assert {"memcheck", "racecheck", "initcheck"} <= {each.rpartition("/")[2] for each in told["checked"]}

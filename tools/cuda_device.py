@@ -173,16 +173,15 @@ class CudaDevice:
             raise Failed("forbidden_syscall", f"started {surplus} threads, and a CUDA kernel needs none")
 
     def memory_safe(self, judge: Judge, kernel: Kernel, build: Build, evidence: Evidence) -> None:
-        del kernel
         if build.language == "torch":
             self.torch.memory_safe(judge, build, evidence)
             return
-        with CudaLook(self.host, judge) as look:
+        with CudaLook(self.host, judge, kernel) as look:
             look.load(build)
             look.report(evidence)
 
     def look_early(self, judge: Judge, kernel: Kernel) -> CudaLook | None:
-        return None if kernel.language == "torch" else CudaLook(self.host, judge)
+        return None if kernel.language == "torch" else CudaLook(self.host, judge, kernel)
 
     def run_program(self, program: Path, seconds: float) -> Completed:
         here = self.monitor.processes() if self.monitor is not None else None

@@ -32,6 +32,9 @@ class Bench:
     """Folders of the instrument itself."""
     file_size: int = 1 << 30
     """Bytes of the largest file that it may write."""
+    vendor: bool = False
+    """Whether the kernel may call the vendor's libraries: they have more than it needs, so that is loaded as it is
+    used. An instrument looks into all that is loaded."""
 
     def program(self, calls: int) -> list[str]:
         """The bare command that runs the kernel `calls` times."""
@@ -47,8 +50,8 @@ class Bench:
         """All that it sees of the environment."""
         path = f"{find_toolkit().root / 'bin'}:/usr/bin:/bin"
         own = {"PATH": path, "LC_ALL": "C", "TMPDIR": str(self.folder), "HOME": str(self.folder)}
-        # An instrument looks into all that is loaded, and a vendor's library has more than its kernel needs.
-        return {**driver_environment(self.host.uuid), **own, "CUDA_MODULE_LOADING": "LAZY"}
+        lazy = {"CUDA_MODULE_LOADING": "LAZY"} if self.vendor else {}
+        return {**driver_environment(self.host.uuid), **own, **lazy}
 
 
 def observed(

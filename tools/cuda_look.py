@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from tools.cuda_process import Host
-from tools.cuda_sanitizer import OPTIONS, Outcome, Sanitizing, encode_plan
+from tools.cuda_sanitizer import LEAKS, OPTIONS, Outcome, Sanitizing, encode_plan
+from tools.records import Kernel
 from tools.runner import Failed
+from tools.screen import without_comments
 from tools.stages import Evidence
 from tools.targets.base import Build
 
@@ -17,24 +20,38 @@ if TYPE_CHECKING:
     from tools.judge import Judge
 
 
-class CudaLook:
-    """See `tools.device.Look`: memcheck on every workload, the other tools on the smallest."""
+_TAKES_MEMORY = re.compile(r"alloc|create|instantiate|\bnew\b|thrust|dlopen|##", re.IGNORECASE)
+"""What a text has in it that takes memory on the device, or that may hide in pasted names that it does."""
+NOT_NEEDED = "the text names nothing that takes device memory"
 
-    def __init__(self, host: Host, judge: Judge) -> None:
+
+def may_leak(kernel: Kernel) -> bool:
+    """Whether what a kernel leaves behind is worth a look, which costs a verdict up to half a second."""
+    return any(_TAKES_MEMORY.search(without_comments(text, keep_strings=True)) for text in kernel.files.values())
+
+
+class CudaLook:
+    """See `tools.device.Look`: memcheck on every workload, the other tools on the smallest. What the kernel leaves
+    behind is looked at where it may leave something."""
+
+    def __init__(self, host: Host, judge: Judge, kernel: Kernel) -> None:
+        self._leak_check = may_leak(kernel)
+        tools = [tool for tool in OPTIONS if tool != LEAKS or self._leak_check]
         self._names = judge.names
         sizes = [sum(tensor.nbytes for tensor in signature.input_tensors) for signature in judge.signatures]
         smallest = sizes.index(min(sizes))
         self._jobs = [
             (tool, index)
             for index in range(len(self._names))
-            for tool in (OPTIONS if index == smallest else ("memcheck",))
+            for tool in (tools if index == smallest else ("memcheck",))
         ]
 
         def plan(name: str) -> bytes:
             index = int(name)
             return encode_plan(judge.signatures[index], judge.buffers[index].slots, judge.content.drawn_beside(index))
 
-        self._sanitizing = Sanitizing(host, plan, [(tool, str(index)) for tool, index in self._jobs])
+        jobs = [(tool, str(index)) for tool, index in self._jobs]
+        self._sanitizing = Sanitizing(host, plan, jobs, vendor=bool(judge.source.libraries))
         self._outcomes: list[Outcome] | None = None
 
     def load(self, build: Build) -> None:
@@ -50,6 +67,8 @@ class CudaLook:
     def report(self, evidence: Evidence) -> None:
         if self._outcomes is None:
             self._outcomes = self._sanitizing.outcomes()
+        if not self._leak_check:
+            evidence.details["not_needed"] = f"{LEAKS}: {NOT_NEEDED}"
         tell(evidence, [self._names[index] for _, index in self._jobs], self._outcomes)
 
 

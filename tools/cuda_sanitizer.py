@@ -91,8 +91,10 @@ class Sanitizing:
     """Jobs (a tool and the name of a plan) that run confined in the background, as many at once as there are cores.
     They come up without the kernel's library and wait for it. Leave it, and what still runs is ended."""
 
-    def __init__(self, host: Host, plan: Callable[[str], bytes], jobs: Sequence[tuple[str, str]]) -> None:
-        """`plan` makes the recorded workload of a name, once, in a thread of this one's."""
+    def __init__(
+        self, host: Host, plan: Callable[[str], bytes], jobs: Sequence[tuple[str, str]], *, vendor: bool = False
+    ) -> None:
+        """`plan` makes the recorded workload of a name, once, in a thread of this one's. `vendor`: see `Bench`."""
         program = find_toolkit().tool("compute-sanitizer")
         self._lacking = [tool for tool, _ in jobs] if program is None else []
         self._folder = tempfile.TemporaryDirectory(prefix="warpsmith-")
@@ -109,7 +111,7 @@ class Sanitizing:
                 self._plans[name] = self._writer.submit(_write, folder / name, plan)
             own = folder / f"{name}.{tool}"
             own.mkdir()
-            bench = Bench(host, self._inbox / LIBRARY, folder / name, own)
+            bench = Bench(host, self._inbox / LIBRARY, folder / name, own, vendor=vendor)
             self._runs.append(self._pool.submit(_run, bench, program, tool, self._stop, self._plans[name]))
 
     def __enter__(self) -> Sanitizing:

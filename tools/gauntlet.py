@@ -77,11 +77,9 @@ class Gauntlet:
             self._stages.add_passed("open", Evidence(dict(opened), seconds=time.perf_counter() - begin))
         with self._judge.lock(shared=True):
             self._look_early(workers)
-            if self._look is not None:
-                self._look.load(build)
             with self._stages.run("correct") as evidence:
                 begin = time.perf_counter()
-                runner = workers.enter_context(self._judge.runner(build))
+                runner = self._first_runner(workers, build)
                 evidence.details["worker_seconds"] = time.perf_counter() - begin
                 self._correct(runner, build, evidence)
             with self._stages.run("deterministic") as evidence:
@@ -107,6 +105,14 @@ class Gauntlet:
             measurement.refuse_impossible_times()
             evidence.details.update(measurement.details())
         return self._accept(measurement.timings(), max(self._worst_error, measurement.worst_error))
+
+    def _first_runner(self, workers: ExitStack, build: Build) -> Runner:
+        """Its worker is up before anything else runs the kernel, which may take all of the device's memory."""
+        try:
+            return workers.enter_context(self._judge.runner(build))
+        finally:
+            if self._look is not None:
+                self._look.load(build)
 
     def _look_early(self, stack: ExitStack) -> None:
         """Begin, unless that is done or can't be yet. A kernel with nobody to lose to will be looked at in any case."""

@@ -31,6 +31,11 @@ def found_in(folders: list[Path], section: str) -> Iterator[dict[str, Any]]:
         yield record
 
 
+def is_judged(found: Any) -> bool:
+    """Whether a row holds a verdict on the kernel."""
+    return isinstance(found, dict) and found.get("verdict", {}).get("status", "unjudged") != "unjudged"
+
+
 def keep(name: str, folders: list[Path], golden: Path = GOLDEN) -> list[str]:
     """Merge the rows for a record; which came from the folders. Raises SystemExit when they are of another machine than
     rows that would stay, or of several."""
@@ -43,9 +48,9 @@ def keep(name: str, folders: list[Path], golden: Path = GOLDEN) -> list[str]:
         for record in found_in(folders, section):
             rows = record[section]
             machines.append({"chip": record["chip"], "driver": record["driver"], "date": record["date"]})
-            unjudged = {row: found for row, found in rows.items() if isinstance(found, str) or "verdict" not in found}
+            unjudged = {row: found for row, found in rows.items() if not is_judged(found)}
             for row, found in unjudged.items():
-                print(f"{row} is left out: {found if isinstance(found, str) else found.get('failed')}", file=sys.stderr)
+                print(f"{row} is left out: {json.dumps(found)[:300]}", file=sys.stderr)
             new |= {row: found | {"date": record["date"]} for row, found in rows.items() if row not in unjudged}
     if not new:
         return []
