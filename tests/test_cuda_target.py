@@ -16,8 +16,10 @@ import pytest
 
 from tools.contract import Signature, Tensor, task_header
 from tools.errors import InfrastructureError, KernelError
+from tools.process import run_command
 from tools.records import Kernel, StageReport
 from tools.reference import load_reference
+from tools.sandbox import Confinement, detect
 from tools.targets import cuda, cuda_toolkit, cuda_vendor
 from tools.targets.base import Build
 from tools.targets.cuda import CudaTarget
@@ -237,6 +239,24 @@ def test_a_library_of_a_python_package_brings_its_headers_and_is_found_when_it_i
     assert build.library is not None, build.report.output
     loaded = subprocess.run(["ldd", build.library], capture_output=True, text=True, check=True).stdout
     assert f"libcublas.so.13 => {vendor_package}/lib/libcublas.so.13" in loaded
+
+
+@needs_nvcc
+def test_a_library_behind_a_linked_folder_is_seen_by_what_is_confined(vendor_package: Path) -> None:
+    """As a toolkit's lib64 often is."""
+    real = vendor_package / "targets/lib"
+    (vendor_package / "lib").rename(vendor_package / "kept")
+    real.parent.mkdir()
+    (vendor_package / "kept").rename(real)
+    (vendor_package / "lib").symlink_to("targets/lib")
+    found = cuda_vendor.find_library("cublas")
+    if found is None or not found.file.is_relative_to(vendor_package):
+        pytest.skip("the toolkit has a cuBLAS of its own")
+    assert cuda_vendor.folders() == (real,)
+    for readable in (cuda_vendor.folders(), (vendor_package, *cuda_vendor.folders())):
+        command = detect().wrap(["/bin/cat", str(found.file)], Confinement(read_only=readable))
+        seen = run_command(command, timeout=20, env={})
+        assert seen.ok, seen.stderr
 
 
 @needs_nvcc

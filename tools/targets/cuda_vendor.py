@@ -59,7 +59,7 @@ def find_library(name: str) -> VendorLibrary | None:
     for folder in _folders(name):
         files = [path for path in sorted(folder.glob(f"lib{name}.so*")) if pattern.fullmatch(path.name)]
         if files:
-            return VendorLibrary(name, files[0])
+            return VendorLibrary(name, folder.resolve() / files[0].name)  # a sandbox shows folders, not links to them
     return None
 
 
