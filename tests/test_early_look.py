@@ -211,6 +211,27 @@ def test_only_what_grows_with_every_call_is_a_leak(
 
 
 @needs_nvcc
+def test_a_call_that_fails_at_the_end_is_no_leak(tool: Path, tmp_path: Path) -> None:
+    """As when a library's last destructor frees what went with the device: told of unless the tool is told not to."""
+    tool.write_text(
+        """#!/bin/sh
+echo "replay: done"
+case "$*" in *"--report-api-errors no"*) exit 0 ;; esac
+echo '========= Program hit cudaErrorInvalidValue (error 1) due to "invalid argument" on CUDA API call to cudaFree.'
+exit 77
+"""
+    )
+    tool.chmod(0o755)
+    (tmp_path / "built.so").write_text("the kernel")
+    host = Host("GPU-0", Path("/nowhere"), detect(), None)
+    with Sanitizing(host, lambda _: b"plan", [(LEAKS, "0"), ("memcheck", "0")]) as running:
+        running.load(tmp_path / "built.so")
+        leaks, memcheck = running.outcomes()
+    assert leaks == Outcome(LEAKS)
+    assert memcheck.finding is not None
+
+
+@needs_nvcc
 def test_leaving_it_ends_what_still_runs(tool: Path) -> None:
     install(tool, "sleep 600 & sleep 600")
     begin = time.monotonic()
