@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from tools import cuda_process
+from tools import cuda_process, cuda_programs
 from tools.buffers import OutputBuffers
 from tools.cuda_outputs import OutputPool
 from tools.cuda_process import CONTEXT_BYTES, KERNEL, CudaWorker, Host, end_together, wait_until_free
@@ -108,6 +108,13 @@ class Gone(Scripted):
         super()._send(data)
 
 
+class Crowded(Scripted):
+    """One for whose outputs the device has no room."""
+
+    def _make_outputs(self) -> tuple[OutputBuffers, ...]:
+        raise InfrastructureError("no room for 1 MiB of arrays on the device")
+
+
 @pytest.mark.parametrize("before_plan", [True, False])
 def test_one_that_does_not_come_up_is_no_kernel_s_fault(
     tmp_path: Path, libraries: list[Path], before_plan: bool
@@ -148,6 +155,27 @@ def test_a_worker_that_the_driver_numbers_otherwise_is_gone_when_its_memory_is_f
     worker.load(libraries[0])
     worker.close()
     assert lists.asked == 1 and next(free, None) is None
+
+
+def test_one_that_is_closed_again_does_not_wait_again(
+    libraries: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = iter([0, CONTEXT_BYTES])
+    monkeypatch.setattr(cuda_process, "free_bytes", lambda: next(free))
+    worker = Scripted([sys.executable, "-c", SCRIPT], tmp_path / "log", cast(Monitor, Lists(1)))
+    worker.load(libraries[0])
+    for _ in range(2):
+        worker.close()
+    assert next(free, None) is None
+
+
+def test_one_that_finds_no_room_for_its_outputs_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    monkeypatch.setattr(cuda_programs, "inbox", lambda: inbox)
+    with pytest.raises(InfrastructureError, match="no room"):
+        Crowded([], tmp_path / "log")
+    assert not inbox.exists()
 
 
 def test_memory_that_others_took_meanwhile_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,8 +186,9 @@ class CudaWorker(Worker):
         pid, self.pid = self.pid or self._inner_pid(), 0
         super().close()
         shutil.rmtree(self._inbox, ignore_errors=True)
-        if self._free_beside is not None:
-            wait_until_free(free_bytes, self._free_beside + CONTEXT_BYTES)
+        beside, self._free_beside = self._free_beside, None  # one that is closed again has nothing left to wait for
+        if beside is not None:
+            wait_until_free(free_bytes, beside + CONTEXT_BYTES)
         elif pid and self._host.monitor is not None:
             wait_until_left(self._host.monitor, lambda computing: pid not in computing)
         if self.outputs:

@@ -79,8 +79,9 @@ class Worker(Watched):
         """The device's own clock as the last answer came, where it has one."""
         self.clocked = True
         """Whether the time of the next call counts; a worker may look closer at one that does not."""
-        self.outputs = self._make_outputs()
+        self.outputs: tuple[OutputBuffers, ...] = ()
         try:
+            self.outputs = self._make_outputs()
             self._start(library, sandbox or detect())
         except BaseException:
             self.close()
