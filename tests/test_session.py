@@ -392,7 +392,8 @@ async def test_an_export_is_told_as_it_goes_on(
 async def test_leaving_amid_an_export_asks_and_stops_its_process(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    script = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(1000)"
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # as the real one, wherever it is
+    script = f"{heard}; import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(1000)"
     monkeypatch.setattr("app.session.export_process.command", lambda *_: [sys.executable, "-c", script])
     app = Noting(run)
     async with app.run_test(size=(100, 30)) as pilot:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from app.exporting.checks import Form
+from app.interrupts import raise_on_ctrl_c
 from memory.files import RunFolderError
 from tools.errors import WarpsmithError
 
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str]) -> None:
     """Export as `command` says."""
     from app.export_kernel import Wanted, judge_export, write_export
 
+    raise_on_ctrl_c()  # the session stops it so, whatever was ignored where that was started
     run, attempt, form, out, executor = arguments
     wanted = Wanted(run=run, attempt=attempt, form=cast(Form, form), out=Path(out), check=True, executor=executor)
     written = None
