@@ -19,6 +19,8 @@ Standing: TypeAlias = Literal["confirmed", "not confirmed", "so far", "start", "
 """`confirmed`: the last race says faster. `not confirmed`: it does not. `so far`: as the search found, without a last
 race. `start`: the starting kernel is the best. `no start`: there is none, or it was not accepted."""
 NOT_CONFIRMED: Final = "not confirmed"
+UNSURE: Final = "the last race is not sure of it: too few calls, or its fresh processes did not agree"
+"""Where its interval alone would bear it out."""
 NAMED: Final = 2
 """Workloads that are named in a cell."""
 
@@ -117,6 +119,7 @@ class Claim(BaseModel):
                 return f"{fast}, {self.interval}{self._told_of_slower}"
             case "not confirmed":
                 found = "the last race could not tell the best from the start"
+                found = UNSURE if (self.low or 0.0) > 1 else found
                 found = "in the last race it was slower than the start" if self.decision == "slower" else found
                 return f"not confirmed: {found}, {told}{self._told_of_slower}"
             case "so far":

@@ -54,12 +54,19 @@ def print_device_code(console: Console, code: DeviceCode) -> None:
             f"{f.stack_bytes} B",
             f"{f.spill_store_bytes + f.spill_load_bytes} B",
             "" if f.static_shared_bytes is None else f"{f.static_shared_bytes} B",
-            str(best.threads) if best else "",
+            _threads(f, best),
             percent(best.share) if best else "",
             ", ".join(best.limited_by) if best else "",
         )
     console.print()
     console.print(table)
+
+
+def _threads(function: DeviceFunction, shown: Occupancy | None) -> str:
+    """Of a block: as declared, or those with which a multiprocessor is fullest, where the launch alone decides."""
+    if shown is None:
+        return ""
+    return str(shown.threads) if function.most_threads is not None else f"best at {shown.threads}"
 
 
 def fullest(function: DeviceFunction) -> Occupancy | None:

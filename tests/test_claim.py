@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -237,3 +238,19 @@ def test_only_a_first_kernel_that_was_given_is_a_start() -> None:
     assert start_of({"a0": NOISY[0]}) is NOISY[0]
     assert start_of({"a0": NOISY[0].model_copy(update={"iteration": 1})}) is None
     assert claim_of(NOISY[4], None, KNOWN, None).standing == "no start"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "decision", "words"),
+    [
+        (0.95, 1.20, "same", "could not tell the best from the start"),
+        (1.07, 2.30, "same", "not sure of it"),
+        (0.80, 0.95, "slower", "slower than the start"),
+    ],
+)
+def test_what_is_not_confirmed_is_said_in_words_that_fit_its_interval(
+    low: float, high: float, decision: Literal["same", "slower"], words: str
+) -> None:
+    ratio = (low * high) ** 0.5
+    claim = Claim(standing="not confirmed", ratio=ratio, low=low, high=high, confidence=0.995, decision=decision)
+    assert words in claim.sentence and claim.gain is None
