@@ -184,6 +184,18 @@ def test_rows_of_two_machines_make_no_record_unless_all_are_new(tmp_path: Path) 
     assert json.loads((tmp_path / "fixtures.json").read_text())["driver"] == "2"
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["an empty folder", "no folder"])
+def test_folders_without_a_record_are_told_and_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], there: bool
+) -> None:
+    folder = tmp_path if there else tmp_path / "nowhere"
+    monkeypatch.setattr(sys, "argv", ["keep_fixtures.py", str(folder)])
+    monkeypatch.setattr(keep_fixtures, "strike", lambda *_: pytest.fail("nothing was judged"))
+    with pytest.raises(SystemExit, match=f"There is no record of judge_on_gpu.py under {folder}; "):
+        keep_fixtures.main()
+    assert capsys.readouterr().out == ""
+
+
 def test_what_was_judged_leaves_the_list_of_what_was_not(tmp_path: Path) -> None:
     place = tmp_path / "list.json"
     place.write_text(json.dumps({"fixtures": ["a", "b"], "invalid": ["invalid"]}))

@@ -117,8 +117,12 @@ def prepare(folder: Path) -> None:
 
 
 def measure(folder: Path) -> None:
-    """Build, check and time every example; exit status 1 when one is wrong."""
-    results = [row for plan in sorted(folder.glob("*/plan.json")) for row in measure_example(plan)]
+    """Build, check and time every example; exit status 1 when one is wrong, or none was prepared."""
+    recording.require_gpu()
+    plans = sorted(folder.glob("*/plan.json"))
+    if not plans:
+        sys.exit(f"Nothing is prepared under {folder}")
+    results = [row for plan in plans for row in measure_example(plan)]
     record = {**machine(folder), "results": results}
     (recording.out_folder() / "examples_on_gpu.json").write_text(json.dumps(record, indent=1))
     for row in results:

@@ -21,7 +21,7 @@ from typing import get_args
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
-from recording import Report, machine, out_folder, write  # noqa: E402
+from recording import Report, machine, out_folder, require_gpu, write  # noqa: E402
 
 from agents.steer_events import ExportForm  # noqa: E402
 from tools.targets.cuda import CudaTarget  # noqa: E402
@@ -50,12 +50,16 @@ def exported(form: str, root: Path) -> Report:
 
 
 def main() -> int:
-    """A run of one iteration, and its best kernel in every form, all at once."""
+    """A run of one iteration, and its best kernel in every form, all at once; 1 when the run or a form failed."""
+    require_gpu("pycuda", "torch")
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         run = ("optimize", "examples/softmax", "--target", "cuda", "--iterations", "1", "--wall-time", "20s")
         ran = warpsmith(*run, "--runs", str(root))
         print("run", ran.returncode, ran.stderr[-600:], flush=True)
+        if ran.returncode:
+            print("The run failed, so there is nothing to export.", file=sys.stderr)
+            return 1
         (root / "out").mkdir()
         with ThreadPoolExecutor() as pool:
             rows = {form: pool.submit(exported, form, root) for form in get_args(ExportForm)}

@@ -268,7 +268,7 @@ def keep(name: str, result: Report) -> None:
 
 
 def main() -> None:
-    """Run the sections that are named, else all."""
+    """Run the sections that are named, else all; exit status 1 when one failed or a row is not as expected."""
     asked = asked_of(parser_of(__doc__, SECTIONS), SECTIONS)
     record: Report = {}
     for name, found, seconds in each_run({n: SECTIONS[n] for n in asked.sections}, lambda text: {"failed": text}):
@@ -277,7 +277,8 @@ def main() -> None:
         keep(name, found)
     of_rows = ("fixtures", "beside", "torch_fixtures")
     rows = [row for name, result in record.items() if name in of_rows for row in result.values()]
-    sys.exit(any(not (isinstance(row, dict) and row.get("as_expected")) for row in rows))
+    failed = any("failed" in result for result in record.values())
+    sys.exit(failed or any(not (isinstance(row, dict) and row.get("as_expected")) for row in rows))
 
 
 if __name__ == "__main__":

@@ -4,10 +4,12 @@
 
 Rows of one record come from one chip and driver; the date of each is kept with it. What was judged leaves the list of
 rows that no GPU has judged yet, tests/kernels/not_recorded.json. Rows that could not be judged are told and left out.
+Exit status 1 when the folders hold no record.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator
@@ -77,7 +79,14 @@ def strike(name: str, rows: list[str], place: Path = NOT_RECORDED) -> None:
 
 
 def main() -> None:
-    folders = [Path(argument) for argument in sys.argv[1:]]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    folders: list[Path] = parser.parse_args().folders
+    sections = (*(section for parts in RECORDS.values() for section in parts), *WHOLE)
+    if not any(record for section in sections for record in found_in(folders, section)):
+        looked = " or ".join(str(folder) for folder in folders)
+        names = ", ".join(f"judge_{section}.json" for section in sections)
+        sys.exit(f"There is no record of judge_on_gpu.py under {looked}; looked for {names}")
     for name in RECORDS:
         rows = keep(name, folders)
         for listed in (name, *([AFTERMATH] if name == "fixtures" else [])):

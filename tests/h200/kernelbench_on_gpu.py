@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 import kernelbench_baselines  # noqa: E402
 from kernelbench_files import FILES, File  # noqa: E402
-from recording import Report, each_run, gpu, out_folder, today, write  # noqa: E402
+from recording import Report, each_run, gpu, out_folder, require_gpu, today, write  # noqa: E402
 from wrong_kernels import wrong_kernels  # noqa: E402
 
 from tools.audit import audit  # noqa: E402
@@ -305,6 +305,8 @@ def main() -> None:
     if given.part is not None:
         judge_part(checkout, files, given.part)
         return
+    if given.sections or not given.dry_run:
+        require_gpu("pycuda", "torch")
     if given.sections:
         sys.exit(not baseline_sections(checkout, given.sections, out_folder()))
     if given.dry_run:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib.util
 import json
 import os
 import subprocess
+import sys
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,6 +22,10 @@ from typing import Any
 
 Report = dict[str, Any]
 Section = Callable[[], Report]
+
+
+class NoGpu(Exception):
+    """Why nothing can be recorded here."""
 
 
 class Sections(dict[str, Section]):
@@ -41,11 +47,14 @@ def parser_of(text: str | None, sections: Collection[str]) -> argparse.ArgumentP
 def asked_of(
     parser: argparse.ArgumentParser, sections: Collection[str], arguments: Sequence[str] | None = None
 ) -> argparse.Namespace:
-    """What the command line says, `sections` being all where it names none. Exits when it names one there isn't."""
+    """What the command line says, `sections` being all where it names none. Exits with status 2 when it names one that
+    there isn't, and where they can't run, unless it only asks for a dry run."""
     asked = parser.parse_args(arguments)
     if unknown := [name for name in asked.sections if name not in sections]:
         parser.error(f"there is no section {unknown[0]}")
     asked.sections = asked.sections or list(sections)
+    if not getattr(asked, "dry_run", False):
+        require_gpu("pycuda")
     return asked
 
 
@@ -89,11 +98,29 @@ class Seen:
 
 
 def gpu() -> Report:
-    """Chip and driver. Raises OSError or CalledProcessError where there is no GPU."""
+    """Chip and driver. Raises NoGpu."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    said = subprocess.run(query, capture_output=True, text=True, check=True).stdout
-    chip, driver = said.strip().splitlines()[0].split(", ")
+    try:
+        asked = subprocess.run(query, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise NoGpu(f"nvidia-smi does not start ({error.strerror})") from None
+    said = (asked.stdout.strip() or asked.stderr.strip() or "nothing").splitlines()[0]
+    chip, comma, driver = said.partition(", ")
+    if asked.returncode or not comma:
+        raise NoGpu(f"nvidia-smi says: {said}")
     return {"chip": chip, "driver": driver}
+
+
+def require_gpu(*modules: str) -> None:
+    """Exit with status 2 and a sentence where there is no GPU, or where one of these modules is not installed."""
+    try:
+        gpu()
+    except NoGpu as why:
+        print(f"There is no GPU here: {why}. Run this on a machine that has one; see docs/gpu.md.", file=sys.stderr)
+        sys.exit(2)
+    if lacking := [name for name in modules if importlib.util.find_spec(name) is None]:
+        print(f"Python lacks {' and '.join(lacking)} here; see docs/gpu.md.", file=sys.stderr)
+        sys.exit(2)
 
 
 def today() -> str:
@@ -104,7 +131,7 @@ def machine(nvcc: str | None) -> Report:
     """What runs it, and when, to the second. A machine without a GPU has no chip."""
     try:
         found = gpu()
-    except (OSError, subprocess.CalledProcessError):
+    except NoGpu:
         found = {"chip": None, "driver": None}
     return {**found, "nvcc": nvcc, "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
 

@@ -4,7 +4,7 @@ apart then. And how often a kernel that races against itself is called faster.
     python -P tests/h200/spread_parts_on_gpu.py [addresses worker process wide itself]
 
 Runs where warpsmith, PyCUDA, the CUDA toolkit and a GPU are; writes `<section>.json` to $OUT (else ./out), with chip,
-driver and date, to be kept under tests/golden/h200/speed/.
+driver and date, to be kept under tests/golden/h200/speed/. Exit status 1 when a section failed.
 """
 
 from __future__ import annotations
@@ -143,11 +143,12 @@ def told(found: Report) -> Report:
 def main() -> int:
     """Run the sections that are named, else all; each leaves its record as soon as it is done."""
     asked = asked_of(parser_of(__doc__, SECTIONS), SECTIONS).sections
-    out, about = out_folder(), machine(CudaTarget().toolchain()["compiler"])
+    out, about, fine = out_folder(), machine(CudaTarget().toolchain()["compiler"]), True
     for name, found, seconds in each_run({n: SECTIONS[n] for n in asked}, lambda text: {"failed": text}):
         write(out / f"{name}.json", {**about, "seconds": seconds, name: found})
         print(name, told(found), f"({seconds:.1f}s)", flush=True)
-    return 0
+        fine = fine and "failed" not in found
+    return int(not fine)
 
 
 if __name__ == "__main__":
