@@ -31,6 +31,8 @@ SILENT = 30.0
 """Seconds that something takes until plain lines say what it is."""
 OVER = ("run_ended", "run_paused", "run_failed", "plan_waits")
 """Events after which nothing goes on until somebody does something."""
+SAID_AT_THE_END = "run_failed"
+"""The command ends with the same as an error, with what to do about it."""
 SPOKEN_LINES = 4
 """Of what a model is saying."""
 
@@ -104,7 +106,7 @@ class Lines:
             self._tell_later(SILENT, SILENT)
         elif event.event in OVER:
             self._rest()
-        text = line(event)
+        text = "" if event.event == SAID_AT_THE_END else line(event)
         if event.event == "iteration_ended" and str(self._bill):
             text += f", {self._bill}"
         if text:

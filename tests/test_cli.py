@@ -279,6 +279,15 @@ def test_optimize_without_a_starting_kernel_leaves_no_litter(task: Path, tmp_pat
     assert "--start" in done.stderr and list_runs(tmp_path / "runs") == []
 
 
+def test_what_a_run_fails_of_once_it_began_is_said_once(task: Path, tmp_path: Path) -> None:
+    text = task.read_text()
+    task.write_text(text.replace("def reference(x):", "def reference(x):\n    raise ValueError('no such luck')"))
+    done = warpsmith("optimize", task, "--runs", tmp_path / "runs")
+    said = done.stdout + done.stderr
+    assert done.returncode == 2 and said.count("no such luck") == 1 and "opening the task" in said, said
+    assert done.stderr.startswith("error: ") and list_runs(tmp_path / "runs") == []
+
+
 @pytest.mark.parametrize("has_its_own", [True, False])
 @pytest.mark.parametrize(("target", "name"), [("cpu", "k.cu"), ("cuda", "k.cpp")])
 def test_a_starting_kernel_of_another_target_s_language_is_refused_and_not_left_aside(

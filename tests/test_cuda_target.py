@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_tasks import saxpy
 
 from tools.contract import Signature, Tensor, task_header
+from tools.deviceless import ADVICE, NO_DEVICE, DevicelessJudge
 from tools.errors import InfrastructureError, KernelError
 from tools.process import run_command
 from tools.records import Kernel, StageReport
@@ -481,7 +483,11 @@ def test_the_architecture_is_the_devices_own_or_named(tmp_path: Path, monkeypatc
 
 
 def check(*arguments: object) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-P", "-m", "app.cli", "check", *map(str, arguments)]
+    return warpsmith("check", *arguments)
+
+
+def warpsmith(*arguments: object) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-P", "-m", "app.cli", *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
@@ -498,6 +504,25 @@ def test_check_builds_and_then_could_not_judge() -> None:
     assert (verdict["status"], verdict["message"], screened.stage) == ("unjudged", "no CUDA device", "screen")
     assert built.build is not None and built.build.built and built.build.device is not None
     assert built.build.device.functions[0].registers
+
+
+@pytest.mark.parametrize("why", sorted(ADVICE))
+def test_every_reason_not_to_judge_comes_with_what_to_do(why: str) -> None:
+    refusal = DevicelessJudge(saxpy(), CudaTarget("sm_90a"), lambda _: None, why).refusal
+    assert refusal.message == why and "`warpsmith doctor`" in refusal.advice and "docs/gpu.md" in refusal.advice
+    assert (ROOT / "docs/gpu.md").is_file()
+
+
+@needs_nvcc
+@needs_no_gpu
+@pytest.mark.parametrize("asked", ["optimize", "profile"])
+def test_what_needs_a_device_says_once_that_there_is_none_and_what_to_do(tmp_path: Path, asked: str) -> None:
+    task = ROOT / "examples/histogram"
+    rest = {"optimize": ["--target", "cuda", "--runs", tmp_path], "profile": [task / "kernel.cu"]}[asked]
+    said = warpsmith(asked, task, *rest)
+    assert said.returncode == 2 and (said.stdout + said.stderr).count(NO_DEVICE) == 1, said.stdout + said.stderr
+    assert said.stderr == f"error: {NO_DEVICE}.\n{ADVICE[NO_DEVICE]}\n"
+    assert "--executor" in said.stderr and list(tmp_path.iterdir()) == []
 
 
 @needs_no_gpu

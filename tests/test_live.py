@@ -177,6 +177,14 @@ def test_a_pipe_gets_a_line_for_each_retry_and_change_and_the_money_of_each_turn
     ]
 
 
+def test_what_ends_a_run_is_left_to_the_command_s_error() -> None:
+    told = event("run_failed", error="InfrastructureError", message="no CUDA device", advice="")
+    assert lines(told) == "" and "no CUDA device" not in screen(panel())
+    shown = panel()
+    shown.show(told)
+    assert "no CUDA device" not in screen(shown) + shown._console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_a_run_that_goes_on_shows_what_was_paid_before_too() -> None:
     past = [{"event": told.event, **told.fields} for told in (paid(), paid("model_retried"), event("iteration_ended"))]
     written = io.StringIO()

@@ -17,7 +17,13 @@ from tools.torch_bench import TorchBench
 from tools.torch_process import Home
 
 NO_DEVICE = "no CUDA device"
-ADVICE = "Building needs no device; judging does."
+NO_PYCUDA = "PyCUDA is not installed"
+_WHERE_TO_LOOK = "`warpsmith doctor` says what is missing here, docs/gpu.md how to get it."
+ADVICE = {
+    NO_DEVICE: f"Building needs no device; judging does. `--executor` judges on a GPU elsewhere, {_WHERE_TO_LOOK}",
+    NO_PYCUDA: f"Building does not need it; judging does. `make setup-cuda` installs it, {_WHERE_TO_LOOK}",
+}
+"""What to do about each reason not to judge."""
 
 
 class DevicelessJudge:
@@ -42,7 +48,7 @@ class DevicelessJudge:
     @property
     def refusal(self) -> InfrastructureError:
         """The answer to what needs a device."""
-        return InfrastructureError(self._why, ADVICE)
+        return InfrastructureError(self._why, ADVICE[self._why])
 
     def close(self) -> None:
         """There is nothing to give back."""

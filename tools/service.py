@@ -30,7 +30,7 @@ from typing import IO, Any, TypeAlias
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from tools.deviceless import NO_DEVICE, DevicelessJudge
+from tools.deviceless import NO_DEVICE, NO_PYCUDA, DevicelessJudge
 from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithError
 from tools.experiment import run_experiment
 from tools.judge import Judge, load_task
@@ -151,7 +151,7 @@ def _no_judging() -> str | None:
     if not find_devices():
         return NO_DEVICE
     if importlib.util.find_spec("pycuda") is None:
-        return "PyCUDA is not installed"
+        return NO_PYCUDA
     return None
 
 
