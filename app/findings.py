@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -13,8 +14,8 @@ State: TypeAlias = Literal["ok", "limited", "missing", "info"]
 """`missing` stops a run; `limited` makes it weaker; `info` is neither."""
 
 
-INSTALL_TORCH: Final = "pip install 'torch>=2.11' in this environment"
-INSTALL_NINJA: Final = "pip install ninja, and have its folder on the PATH"
+INSTALL_TORCH: Final = f"{sys.executable} -m pip install 'torch>=2.11'"
+INSTALL_NINJA: Final = f"{sys.executable} -m pip install ninja, and have its folder on the PATH"
 """How what is optional is had."""
 
 

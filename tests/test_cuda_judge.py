@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from app.doctor_cuda import SETUP
 from tools.clock import Allowance, Clocks, Reading
 from tools.contract import Scalar, Signature, Tensor, slots
 from tools.cuda_device import CudaDevice
@@ -249,8 +250,9 @@ def test_a_program_with_devices_may_do_what_a_driver_insists_on_and_no_more(leve
 
 
 def test_without_pycuda_or_a_driver_the_device_says_what_is_missing() -> None:
-    with pytest.raises(InfrastructureError, match=r"PyCUDA does not load|CUDA does not start"):
+    with pytest.raises(InfrastructureError, match=r"PyCUDA does not load|CUDA does not start") as caught:
         CudaDevice()
+    assert caught.value.advice == (SETUP if "PyCUDA" in caught.value.message else "Run `warpsmith doctor`.")
 
 
 @pytest.mark.parametrize(

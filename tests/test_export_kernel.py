@@ -20,6 +20,7 @@ from app.exporting.checks import Form
 from app.exporting.flags import HALF, flags_of, shown
 from app.exporting.flat import flattened
 from app.exporting.forms import Origin
+from app.findings import INSTALL_TORCH
 from app.inputs import kernel_at
 from memory.files import RunFolderError
 from memory.runs import Attempt, RunFolder
@@ -313,7 +314,7 @@ def test_without_pytorch_the_files_are_there_and_it_says_what_was_not_checked(
     task = read_task(TASKS / "saxpy.py")
     code, told = exported(capsys, run_of(tmp_path / "runs", task, task.start["cpp"]), "kernelbench", tmp_path / "out")
     assert code == 2
-    assert told["unchecked"].startswith("PyTorch is not installed here (pip install") and told["verdict"] is None
+    assert told["unchecked"].startswith(f"PyTorch is not installed here ({INSTALL_TORCH}") and told["verdict"] is None
     assert (tmp_path / "out/kernel.py").is_file()
 
 

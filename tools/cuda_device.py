@@ -74,7 +74,7 @@ class CudaDevice:
             self._context = self._device.retain_primary_context()
             self._context.push()
         except ImportError as error:
-            advice = "Install the `cuda` extra; it needs the CUDA toolkit and driver."
+            advice = "Run `make setup-cuda`; docs/gpu.md says what it needs."
             raise InfrastructureError(f"PyCUDA does not load: {error}", advice) from error
         except cuda.Error as error:
             raise InfrastructureError(f"CUDA does not start: {error}", "Run `warpsmith doctor`.") from error

@@ -93,7 +93,7 @@ class TorchServer:
             self.close()
             raise InfrastructureError(
                 f"torch kernels can't be judged here: {ready['why']}",
-                f"Install PyTorch: {sys.executable} -m pip install torch",
+                f"Install PyTorch: {sys.executable} -m pip install 'torch>=2.11'",
             )
         self.torch_version: str = ready["torch"]
         self.cuda_version: str | None = ready["cuda"]

@@ -93,7 +93,7 @@ def torch_place(target: str) -> Place:
         raise TaskError(
             "missing",
             "This is a KernelBench task and torch is not installed",
-            f"Install it: {sys.executable} -m pip install torch",
+            f"Install it: {sys.executable} -m pip install 'torch>=2.11'",
         ) from error
     if target != "cuda" or not torch.cuda.is_available():
         return Place(torch)
