@@ -163,7 +163,7 @@ async def test_a_dialog_fits_a_terminal_that_changes(run: RunFolder, key: str) -
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: app.session.story.ended is not None)
         dialog = await opened(pilot, app, key)
-        first = shown(app)
+        first = within(dialog.region, shown(app))
         for size in ((80, 24), (40, 12), (30, 8), (160, 48)):
             await resized(pilot, *size)
             assert Region(0, 0, *size).contains_region(dialog.region) and dialog.size.width > 0
@@ -175,7 +175,13 @@ async def test_a_dialog_fits_a_terminal_that_changes(run: RunFolder, key: str) -
                 assert choices.virtual_size.width == choices.scrollable_content_region.width
             focused = app.session.focused
             assert focused is not None and focused.region.overlaps(dialog.region) and dialog.has_focus_within
-        assert shown(app).split("\n")[15:33] == first.split("\n")[15:33], "the same as at first"
+        assert within(dialog.region, shown(app)) == first, "the same as at first"
+
+
+def within(region: Region, screen: str) -> list[str]:
+    """Of what is shown, what lies there: behind it the session goes on."""
+    lines = screen.split("\n")[region.y : region.bottom]
+    return [line[region.x : region.right] for line in lines]
 
 
 async def test_a_line_keeps_what_is_written_while_the_terminal_changes(run: RunFolder, tmp_path: Path) -> None:
