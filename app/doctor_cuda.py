@@ -13,6 +13,7 @@ from pathlib import Path
 from app.findings import Finding, State, output, run
 from tools.errors import WarpsmithError
 from tools.targets.cuda_toolkit import (
+    PYCUDA_ADVICE,
     QUERY_SECONDS,
     chosen_architecture,
     fault_of_cuda_home,
@@ -22,7 +23,6 @@ from tools.targets.cuda_toolkit import (
 from tools.targets.device_choice import VARIABLE, VISIBLE, chosen_device
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
-SETUP = "Run `make setup-cuda`; docs/gpu.md says what it needs."
 COUNTERS = (
     "Profiles then have no counters. An administrator can allow them: NVreg_RestrictProfilingToAdminUsers=0 for the"
     " nvidia module. Being root does not help: a kernel is run without capabilities."
@@ -85,7 +85,7 @@ def nvcc() -> Finding:
 def pycuda() -> Finding:
     """Whether PyCUDA is here and starts CUDA, tried in a process of its own."""
     if find_spec("pycuda") is None:
-        return Finding("pycuda", _lacking(), "not installed", f"Judging on a GPU needs it. {SETUP}")
+        return Finding("pycuda", _lacking(), "not installed", f"Judging on a GPU needs it. {PYCUDA_ADVICE}")
     code = "import pycuda.driver as d; d.init(); print(d.Device.count(), '.'.join(map(str, d.get_version())))"
     done = run([sys.executable, "-c", code])
     if done is not None and done.returncode == 0:
@@ -96,7 +96,11 @@ def pycuda() -> Finding:
         if done is not None
         else "it does not answer"
     )
-    advice = SETUP if "libcuda" not in last else "The driver's libcuda.so.1 must be found: set LD_LIBRARY_PATH to it."
+    advice = (
+        PYCUDA_ADVICE
+        if "libcuda" not in last
+        else "The driver's libcuda.so.1 must be found: set LD_LIBRARY_PATH to it."
+    )
     return Finding("pycuda", _lacking(), f"installed, and does not start: {last[:200]}", advice)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from app.doctor_cuda import SETUP
 from tools.clock import Allowance, Clocks, Reading
 from tools.contract import Scalar, Signature, Tensor, slots
 from tools.cuda_device import CudaDevice
@@ -25,6 +24,7 @@ from tools.messages import MESSAGE, MESSAGE_BYTES, Kind, Place
 from tools.process import Completed
 from tools.records import STAGES, Accepted, Kernel, Rejected, Verdict
 from tools.sandbox import LEVELS, Confinement, Level, attempt
+from tools.targets.cuda_toolkit import PYCUDA_ADVICE
 from tools.wire import decode, explain
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -252,7 +252,7 @@ def test_a_program_with_devices_may_do_what_a_driver_insists_on_and_no_more(leve
 def test_without_pycuda_or_a_driver_the_device_says_what_is_missing() -> None:
     with pytest.raises(InfrastructureError, match=r"PyCUDA does not load|CUDA does not start") as caught:
         CudaDevice()
-    assert caught.value.advice == (SETUP if "PyCUDA" in caught.value.message else "Run `warpsmith doctor`.")
+    assert caught.value.advice == (PYCUDA_ADVICE if "PyCUDA" in caught.value.message else "Run `warpsmith doctor`.")
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ from tools.sandbox import Sandbox, detect
 from tools.stages import Evidence
 from tools.targets.base import Build
 from tools.targets.cuda import CudaTarget
+from tools.targets.cuda_toolkit import PYCUDA_ADVICE
 from tools.targets.device_choice import take_chosen_device
 from tools.torch_bench import TorchBench
 from tools.torch_process import Home, TorchWorker
@@ -74,8 +75,7 @@ class CudaDevice:
             self._context = self._device.retain_primary_context()
             self._context.push()
         except ImportError as error:
-            advice = "Run `make setup-cuda`; docs/gpu.md says what it needs."
-            raise InfrastructureError(f"PyCUDA does not load: {error}", advice) from error
+            raise InfrastructureError(f"PyCUDA does not load: {error}", PYCUDA_ADVICE) from error
         except cuda.Error as error:
             raise InfrastructureError(f"CUDA does not start: {error}", "Run `warpsmith doctor`.") from error
         self._entered = True

@@ -20,6 +20,7 @@ from tools.toolchain import SYSTEM_PATHS
 DEFAULT_ARCHITECTURE = "sm_90a"
 """What is built for where there is no device and no WARPSMITH_CUDA_ARCH."""
 ADVICE = "Install the CUDA toolkit, and set CUDA_HOME when it lies in an unusual place."
+PYCUDA_ADVICE = "Run `make setup-cuda`; docs/gpu.md says what it needs."
 QUERY_SECONDS = 15.0
 """How long a program may take to say its version or its devices: many GPUs without a daemon that keeps them awake take
 some seconds, and one that is out of order never answers."""
