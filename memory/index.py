@@ -21,6 +21,7 @@ from typing import Final
 
 from memory.passages import Document, Passage, passages_of
 from memory.words import spaced, words_of
+from memory.write_ahead import BUSY_SECONDS, write_ahead
 
 VERSION: Final = 1
 """Of the tables and of how words are split. It is part of an index file's name: an old file is not read, only left."""
@@ -31,8 +32,6 @@ MOST_SCORED: Final = 4_000
 """Passages that one query may score; each costs one to three microseconds."""
 COPIES: Final = 10
 """So many passages are ranked for each that is wanted, since those with one text count once."""
-BUSY_SECONDS: Final = 30.0
-"""How long a writer waits for another process's transaction."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sources (name TEXT PRIMARY KEY, stamp TEXT NOT NULL, note TEXT NOT NULL) WITHOUT ROWID;
@@ -80,7 +79,7 @@ class Index:
         self._lock = threading.Lock()
         self._db = sqlite3.connect(path or ":memory:", timeout=BUSY_SECONDS, check_same_thread=False)
         self._db.isolation_level = None
-        self._db.execute("PRAGMA journal_mode = WAL")
+        write_ahead(self._db)
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.executescript(_SCHEMA)
 

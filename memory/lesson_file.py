@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from memory.words import spaced
-
-BUSY_SECONDS: Final = 30.0
+from memory.write_ahead import BUSY_SECONDS, write_ahead
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
@@ -92,7 +91,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 @contextmanager
 def _connected(path: Path) -> Iterator[sqlite3.Connection]:
     with _in_words(path), closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as db:
-        db.execute("PRAGMA journal_mode = WAL")
+        write_ahead(db)
         db.execute("PRAGMA foreign_keys = ON")
         _migrate(db, path)
         yield db
