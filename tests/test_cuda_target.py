@@ -26,6 +26,7 @@ from tools.targets import cuda, cuda_toolkit, cuda_vendor
 from tools.targets.base import Build
 from tools.targets.cuda import CudaTarget
 from tools.targets.cuda_flags import allowed_flag
+from tools.targets.cuda_headers import WITHOUT_HALF, WITHOUT_SPECIAL_FUNCTIONS
 from tools.targets.cuda_toolkit import Device, chosen_architecture, find_devices, find_toolkit
 from tools.targets.foresee import evaluate, foreseen_faults
 from tools.task import read_task
@@ -177,8 +178,35 @@ def test_16_bit_floats_are_there_for_whoever_names_them(name: str) -> None:
         del files["more.cuh"]
     build = CudaTarget("sm_90a").compile_kernel(Kernel(language="cuda", files=files), HEADER)
     assert build.library is not None, build.message
-    assert "-DTASK_WITHOUT_HALF" not in build.report.command
-    assert "-DTASK_WITHOUT_HALF" in compiled(source()).report.command
+    assert WITHOUT_HALF not in build.report.command
+    assert WITHOUT_HALF in compiled(source()).report.command
+
+
+LIBRARY_USERS = {
+    "what no header of its own brings": "float least() { return std::numeric_limits<float>::min(); }",
+    "cooperative groups": "#include <cooperative_groups.h>\nnamespace groups = cooperative_groups;",
+    "CUB": "#include <cub/block/block_reduce.cuh>\nusing Reduce = cub::BlockReduce<float, 64>;",
+    "a special function": "double bessel(double x) { return std::cyl_bessel_j(0.0, x); }",
+}  # fmt: skip
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", LIBRARY_USERS)
+def test_the_standard_library_is_there_for_whoever_uses_it(name: str) -> None:
+    """What CUDA's own headers include of it takes a third of nvcc's time: it is left out where no file names it."""
+    build = compiled(f'#include "task.h"\n{LIBRARY_USERS[name]}\n{source()}')
+    assert build.library is not None, build.message
+    assert (WITHOUT_SPECIAL_FUNCTIONS in build.report.command) == ("std" not in LIBRARY_USERS[name])
+    assert WITHOUT_SPECIAL_FUNCTIONS in compiled(source()).report.command
+
+
+@needs_nvcc
+def test_what_needs_a_header_that_was_left_out_is_built_with_it() -> None:
+    """However the need is hidden."""
+    hidden = "#define JOINED(a, b) a##b\nfloat least() { return JOINED(s, td)::numeric_limits<float>::min(); }"
+    build = compiled(f'#include "task.h"\n{hidden}\n{source()}')
+    assert build.library is not None, build.message
+    assert not {WITHOUT_HALF, WITHOUT_SPECIAL_FUNCTIONS} & set(build.report.command)
 
 
 @needs_nvcc

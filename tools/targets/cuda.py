@@ -31,6 +31,7 @@ from tools.targets.building import (
     last_line,
 )
 from tools.targets.cuda_flags import TUNABLE, allowed_flag
+from tools.targets.cuda_headers import left_out
 from tools.targets.cuda_listing import KEPT, listing
 from tools.targets.cuda_messages import read_messages_of_nvcc
 from tools.targets.cuda_toolkit import chosen_architecture, find_toolkit
@@ -41,11 +42,10 @@ from tools.targets.occupancy import occupancy_by_size
 from tools.targets.ptxas import Use, launch_bounds, read_report
 from tools.toolchain import find_compiler
 
-_FORMAT = "4"  # of the cached folders; raise it when their content changes
+_FORMAT = "5"  # of the cached folders; raise it when their content changes
 _SIGNATURE = "const task::Args&, void*, task::Stream"
 _FIXED = ("-O3", "-lineinfo", "-shared", "-Xcompiler=-fPIC", "-Xptxas=-v", "-I.")
 _LINKED = ("-Xlinker=-z,defs", "-Xlinker=--as-needed")
-_HALF = re.compile(r"half|bf(loat)?16|fp16|float16|fp8|fp4", re.IGNORECASE)
 _DRIVER = re.compile(r"libcuda\.so(\.\d+)*")
 _MAPPED = re.compile(r"(libcuda|libcudart|libcudadebugger|libnvidia-[\w-]+)\.so(\.\d+)*")
 _UNDEFINED = re.compile(r"undefined reference to `(\w+)'")
@@ -142,16 +142,12 @@ class CudaTarget:
 
     def _build(self, folder: Path, kernel: Kernel, header: str, libraries: Sequence[str]) -> Build:
         (folder / KEPT).mkdir()
-        command = (
-            *(*nvcc(self.architecture), *_FIXED, *kernel.flags),
-            *(f"-D{name}={value}" for name, value in sorted(kernel.defines.items())),
-            *(() if _names_half_types(kernel, header) else ("-DTASK_WITHOUT_HALF",)),
-            *("-keep", "-keep-dir", f"../{KEPT}"),
-            *(*_sources(kernel), "-o", f"../{LIBRARY}", *_LINKED),
-            *(*link_words(libraries), *driver_library()),
-        )
-        place = workplace(folder, libraries=folders(libraries))
+        place, spared = workplace(folder, libraries=folders(libraries)), left_out(kernel, header)
+        command = self._command(kernel, spared, libraries)
         result = place.run(command)
+        if spared and not result.ok and place.limit_met(result) is None:
+            command = self._command(kernel, (), libraries)
+            result = place.run(command)
         ptx = _keep_ptx(folder / KEPT)
         diagnostics = _readable(place, read_messages_of_nvcc(result.stderr, "\n".join(ptx)))
         limit = place.limit_met(result)
@@ -167,6 +163,15 @@ class CudaTarget:
         device = self._device(place, result.stderr, "\n".join(ptx))
         return built(kernel, command, result, diagnostics, device)
 
+    def _command(self, kernel: Kernel, spared: Sequence[str], libraries: Sequence[str]) -> tuple[str, ...]:
+        return (
+            *(*nvcc(self.architecture), *_FIXED, *kernel.flags),
+            *(f"-D{name}={value}" for name, value in sorted(kernel.defines.items())),
+            *(*spared, "-keep", "-keep-dir", f"../{KEPT}"),
+            *(*_sources(kernel), "-o", f"../{LIBRARY}", *_LINKED),
+            *(*link_words(libraries), *driver_library()),
+        )
+
     def _device(self, workplace: Workplace, report: str, ptx: str) -> DeviceCode:
         uses = sorted(read_report(report), key=lambda use: use.registers is None)
         names = _demangled(workplace, [use.symbol for use in uses])
@@ -176,13 +181,6 @@ class CudaTarget:
             for use, name in zip(uses, names, strict=True)
         )
         return DeviceCode(architecture=self.architecture, functions=functions)
-
-
-def _names_half_types(kernel: Kernel, header: str) -> bool:
-    """Whether a file of the kernel, or the task's own arguments, may need CUDA's headers of 16-bit floats. No value of
-    such a type comes about without a name that says so."""
-    aliases = "__half" in header or "__nv_bfloat16" in header
-    return aliases or any(_HALF.search(text) for text in kernel.files.values())
 
 
 def _sources(kernel: Kernel) -> list[str]:
