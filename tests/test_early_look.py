@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from small_tasks import HONEST, WRONG, cpp, saxpy
 from toolkit import needs_nvcc
 
+from tools.buffers import WorkloadBuffers
 from tools.cpu_device import CpuDevice
 from tools.cuda_look import tell
 from tools.cuda_process import Host
@@ -57,6 +58,14 @@ class LookingDevice(CpuDevice):
     """The CPU, as a device that can look early."""
 
     look = Watched(None)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prepared: list[tuple[int, int]] = []
+
+    def prepare(self, buffers: Sequence[WorkloadBuffers], count: int, begun: int = 0) -> None:
+        self.prepared.append((count, begun))
+        super().prepare(buffers, count, begun)
 
     def look_early(self, judge: Judge, kernel: Kernel) -> Look | None:  # type: ignore[override] # noqa: ARG002
         return self.look
@@ -126,6 +135,17 @@ def test_with_an_incumbent_only_a_winner_is_looked_at(judge: Judge) -> None:
     assert isinstance(verdict, Accepted) and said(judge) == []
 
 
+def test_the_second_sessions_worker_does_not_come_up_before_it(judge: Judge) -> None:
+    """A driver makes contexts one after the other: the sanitizers would wait for a worker that is wanted after them."""
+    device = judge.device
+    assert isinstance(device, LookingDevice)
+    device.prepared.clear()
+    looked(judge, cpp(HONEST))
+    assert device.prepared == [(1, 0), (2, 1)]
+    looked(judge, cpp(WRONG), None, cpp(HONEST))
+    assert device.prepared[2:] == [(4, 0)], "nobody looks early where there is an incumbent"
+
+
 # --------------------------------------------------------------------------------------------- compute-sanitizer itself
 
 RACE = "========= Error: Race reported between Write access at k(float*) in kernel.cu:15 and Read at kernel.cu:6"
@@ -174,16 +194,69 @@ def test_its_jobs_run_at_once_and_confined(tool: Path, tmp_path: Path) -> None:
     assert racecheck.finding is not None and "kernel.cu:15" in racecheck.finding.summary
     assert initcheck.trouble == "it ended with exit code 3: nothing"
     with pytest.raises(Failed, match="a race in shared memory") as caught:
-        tell(Evidence(), ["even"] * 3, [memcheck, racecheck, initcheck])
+        tell(Evidence(), [["even"]] * 3, [memcheck, racecheck, initcheck])
     assert caught.value.reason == "memory_error"
     evidence = Evidence()
-    tell(evidence, ["even", "odd"], [memcheck, initcheck])
+    tell(evidence, [["even"], ["odd"]], [memcheck, initcheck])
     assert evidence.details["checked"] == ["even/memcheck"]
     assert evidence.details["could_not_check"] == ["odd/initcheck: it ended with exit code 3: nothing"]
 
 
+ONE_BY_ONE = """#!/bin/sh
+while test "${1##*/}" != kernel.so; do shift; done
+until test -e "$1"; do sleep 0.01; done
+shift 2
+for plan in "$@"; do
+  case "$(cat "$plan")" in
+    "plan bad") {bad} ;;
+    *) echo "replay: passed" ;;
+  esac
+done
+echo "replay: done"
+"""
+INVALID = "echo '========= Invalid __global__ read of size 4 bytes at k+0x1 in kernel.cu:3'; exit 77"
+LATER = "echo '========= Program hit cudaErrorInvalidValue (error 1)'; echo 'replay: passed'"
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("bad", "after", "where"),
+    [(INVALID, "", "workload bad"), (LATER, "exit 77", "workload small or bad or large")],
+)
+def test_a_finding_is_told_of_the_workload_that_was_not_passed(
+    tool: Path, tmp_path: Path, bad: str, after: str, where: str
+) -> None:
+    tool.write_text(ONE_BY_ONE.replace("{bad}", bad) + after)
+    tool.chmod(0o755)
+    outcome = watched_one_by_one(tmp_path)
+    with pytest.raises(Failed, match=where):
+        tell(Evidence(), [["small", "bad", "large"]], [outcome])
+
+
+@needs_nvcc
+def test_what_was_passed_before_a_tool_gave_up_counts_as_looked_at(tool: Path, tmp_path: Path) -> None:
+    tool.write_text(ONE_BY_ONE.replace("{bad}", "echo odd; exit 3"))
+    tool.chmod(0o755)
+    evidence = Evidence()
+    tell(evidence, [["small", "bad", "large"]], [watched_one_by_one(tmp_path)])
+    assert evidence.details["checked"] == ["small/memcheck"]
+    trouble = "it ended with exit code 3: odd"
+    assert evidence.details["could_not_check"] == [f"bad/memcheck: {trouble}", f"large/memcheck: {trouble}"]
+
+
+def watched_one_by_one(tmp_path: Path) -> Outcome:
+    """How the stand-in ended on three workloads, the second of which is bad."""
+    (tmp_path / "built.so").write_text("the kernel")
+    host = Host("GPU-0", Path("/nowhere"), detect(), None)
+    jobs = [("memcheck", ["small", "bad", "large"])]
+    with Sanitizing(host, lambda name: f"plan {name}".encode(), jobs) as running:
+        running.load(tmp_path / "built.so")
+        (outcome,) = running.outcomes()
+    return outcome
+
+
 LEAKY = """#!/bin/sh
-for word in "$@"; do calls="$word"; done
+while test "${1##*/}" != kernel.so; do shift; done; calls="$2"
 echo "replay: done"
 echo "========= LEAK SUMMARY: $(({bytes})) bytes leaked in $(({count})) allocations"
 echo "========= ERROR SUMMARY: $(({count})) errors"
@@ -203,7 +276,7 @@ def test_only_what_grows_with_every_call_is_a_leak(
     tool.chmod(0o755)
     (tmp_path / "built.so").write_text("the kernel")
     host = Host("GPU-0", Path("/nowhere"), detect(), None)
-    with Sanitizing(host, lambda _: b"plan", [(LEAKS, "0")]) as running:
+    with Sanitizing(host, lambda _: b"plan", [(LEAKS, ["0"])]) as running:
         running.load(tmp_path / "built.so")
         (outcome,) = running.outcomes()
     assert outcome.trouble == "" and (outcome.finding is not None) == bool(says)
@@ -224,7 +297,7 @@ exit 77
     tool.chmod(0o755)
     (tmp_path / "built.so").write_text("the kernel")
     host = Host("GPU-0", Path("/nowhere"), detect(), None)
-    with Sanitizing(host, lambda _: b"plan", [(LEAKS, "0"), ("memcheck", "0")]) as running:
+    with Sanitizing(host, lambda _: b"plan", [(LEAKS, ["0"]), ("memcheck", ["0"])]) as running:
         running.load(tmp_path / "built.so")
         leaks, memcheck = running.outcomes()
     assert leaks == Outcome(LEAKS)

@@ -278,9 +278,9 @@ def by_sanitizer(row: Row) -> Said:
         return Said("memory_error", verdict.message)
     ran = Completed((tool,), FOUND, None, False, False, text, "", 1.0, False)
     with pytest.raises(Failed) as failed:
-        tell(Evidence(), [workload[1]], [outcome_of(tool, ran)])
+        tell(Evidence(), [[workload[1]]], [outcome_of(tool, ran)])
     clean = dataclasses.replace(ran, exit_code=0, stdout="replay: done\n")
-    tell(Evidence(), [workload[1]], [outcome_of(tool, clean)])
+    tell(Evidence(), [[workload[1]]], [outcome_of(tool, clean)])
     return of_failed(failed.value)
 
 
@@ -293,7 +293,7 @@ def by_leak(row: Row) -> Said:
     outcome = leak_outcome(Left(some, first), Left(more, second), Outcome(LEAKS))
     assert leak_outcome(Left(some, first), Left(some + 1, second), Outcome(LEAKS)).finding is None, "taken once"
     with pytest.raises(Failed) as failed:
-        tell(Evidence(), [left[5]], [outcome])
+        tell(Evidence(), [[left[5]]], [outcome])
     return of_failed(failed.value)
 
 

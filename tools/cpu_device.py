@@ -68,7 +68,7 @@ class CpuDevice:
     def shared_worker(self, buffers: Sequence[WorkloadBuffers]) -> None:
         """None is needed."""
 
-    def prepare(self, buffers: Sequence[WorkloadBuffers], count: int) -> None:
+    def prepare(self, buffers: Sequence[WorkloadBuffers], count: int, begun: int = 0) -> None:
         """A worker starts in milliseconds."""
 
     def dismiss(self) -> None:

@@ -95,6 +95,8 @@ class CudaDevice:
         home = Home("cuda", self.uuid, instruments, self.monitor, self._cold)
         self.torch = TorchBench(home, self.target.architecture, self.buffers)
         self._waiting: list[CudaWorker] = []
+        self._numbers: list[int] = []
+        """Of the outputs for the workers that are prepared for one use, in their order; none where none was."""
         self._pools: dict[tuple[WorkloadBuffers, ...], OutputPool] = {}
 
     @property
@@ -135,13 +137,14 @@ class CudaDevice:
         waiting = bool(self._waiting) and self._waiting[0].buffers == tuple(buffers)
         return self._waiting.pop(0) if waiting else CudaWorker(buffers, self.host, self._outputs(buffers))
 
-    def prepare(self, buffers: Sequence[WorkloadBuffers], count: int) -> None:
+    def prepare(self, buffers: Sequence[WorkloadBuffers], count: int, begun: int = 0) -> None:
         """They come up side by side, and beside a compiler: each takes half a second. Where two race twice, they change
         their outputs in between."""
         pool = self._outputs(buffers)
-        numbers = pool.changing()
-        for index in range(len(self._waiting), count):
-            self._waiting.append(CudaWorker(buffers, self.host, pool, numbers[index % len(numbers)]))
+        if not begun:
+            self._numbers = pool.changing()
+        for number in self._numbers[max(begun, len(self._waiting)) : count]:
+            self._waiting.append(CudaWorker(buffers, self.host, pool, number))
 
     def _outputs(self, buffers: Sequence[WorkloadBuffers]) -> OutputPool:
         key = tuple(buffers)
@@ -152,6 +155,7 @@ class CudaDevice:
     def dismiss(self) -> None:
         end_together(self._waiting)
         self._waiting.clear()
+        self._numbers.clear()
 
     def sibling_differs(self) -> bool:
         return False

@@ -21,12 +21,13 @@ from tools.targets.cuda_toolkit import find_toolkit
 
 @dataclass(frozen=True)
 class Bench:
-    """One kernel, one recorded workload, and the one folder that an instrument may write. A library that is not there
+    """One kernel, recorded workloads, and the one folder that an instrument may write. A library that is not there
     yet may come into its folder later: the program waits for it."""
 
     host: Host
     library: Path
-    plan: Path
+    plans: tuple[Path, ...]
+    """One a workload."""
     folder: Path
     shown: tuple[Path, ...] = ()
     """Folders of the instrument itself."""
@@ -37,13 +38,13 @@ class Bench:
     used. An instrument looks into all that is loaded."""
 
     def program(self, calls: int) -> list[str]:
-        """The bare command that runs the kernel `calls` times."""
-        return [str(cuda_programs.replay()), str(self.library), str(self.plan), str(calls)]
+        """The bare command that runs the kernel `calls` times on each workload."""
+        return [str(cuda_programs.replay()), str(self.library), str(calls), *map(str, self.plans)]
 
     def confined(self, command: Sequence[str]) -> list[str]:
         """`command`, which may start the program, behind the sandbox."""
         library = self.library if self.library.exists() else self.library.parent
-        readable = (*cuda_vendor.folders(), *self.shown, cuda_programs.replay(), library, self.plan)
+        readable = (*cuda_vendor.folders(), *self.shown, cuda_programs.replay(), library, *self.plans)
         return observed(self.host.sandbox, command, readable, self.folder, file_size=self.file_size)
 
     def environment(self) -> dict[str, str]:

@@ -39,18 +39,14 @@ class CudaLook:
         tools = [tool for tool in OPTIONS if tool != LEAKS or self._leak_check]
         self._names = judge.names
         sizes = [sum(tensor.nbytes for tensor in signature.input_tensors) for signature in judge.signatures]
-        smallest = sizes.index(min(sizes))
-        self._jobs = [
-            (tool, index)
-            for index in range(len(self._names))
-            for tool in (tools if index == smallest else ("memcheck",))
-        ]
+        everywhere = sorted(range(len(sizes)), key=sizes.__getitem__)
+        self._jobs = [(tool, everywhere if tool == "memcheck" else everywhere[:1]) for tool in tools]
 
         def plan(name: str) -> bytes:
             index = int(name)
             return encode_plan(judge.signatures[index], judge.buffers[index].slots, judge.content.drawn_beside(index))
 
-        jobs = [(tool, str(index)) for tool, index in self._jobs]
+        jobs = [(tool, list(map(str, indices))) for tool, indices in self._jobs]
         self._sanitizing = Sanitizing(host, plan, jobs, vendor=bool(judge.source.libraries))
         self._outcomes: list[Outcome] | None = None
 
@@ -69,25 +65,26 @@ class CudaLook:
             self._outcomes = self._sanitizing.outcomes()
         if not self._leak_check:
             evidence.details["not_needed"] = f"{LEAKS}: {NOT_NEEDED}"
-        tell(evidence, [self._names[index] for _, index in self._jobs], self._outcomes)
+        tell(evidence, [[self._names[index] for index in indices] for _, indices in self._jobs], self._outcomes)
 
 
-def tell(evidence: Evidence, names: Sequence[str], outcomes: Sequence[Outcome]) -> None:
-    """Put what each job (on the workload of that name) found into the evidence. Raises Failed for the first finding."""
+def tell(evidence: Evidence, workloads: Sequence[Sequence[str]], outcomes: Sequence[Outcome]) -> None:
+    """Put what each job (on the workloads of these names, in this order) found into the evidence. Raises Failed for the
+    first finding."""
     done: list[JsonValue] = []
     missing: list[JsonValue] = []
-    for name, outcome in zip(names, outcomes, strict=True):
+    for names, outcome in zip(workloads, outcomes, strict=True):
+        open_ones = names[outcome.passed :]
         if outcome.finding is not None:
+            where = open_ones[0] if open_ones else " or ".join(names)
             raise Failed(
                 "memory_error",
-                f"{outcome.finding.summary} (workload {name})",
+                f"{outcome.finding.summary} (workload {where})",
                 diagnostics=outcome.finding.diagnostics,
                 details={"tool": outcome.tool},
                 output=outcome.text,
             )
-        told = f"{name}/{outcome.tool}"
-        if outcome.trouble:
-            missing.append(f"{told}: {outcome.trouble}")
-        else:
-            done.append(told)
+        unseen = open_ones if outcome.trouble else ()
+        done += (f"{name}/{outcome.tool}" for name in names if name not in unseen)
+        missing += (f"{name}/{outcome.tool}: {outcome.trouble}" for name in unseen)
     evidence.details.update({"checked": done, **({"could_not_check": missing} if missing else {})})

@@ -126,9 +126,10 @@ class Device(Protocol):
         they start fast. InfrastructureError."""
         ...
 
-    def prepare(self, buffers: Sequence[WorkloadBuffers], count: int) -> None:
-        """So many workers will be asked for soon: begin to start them, where that takes its time. What `worker` does
-        not take is to be dismissed. InfrastructureError when there is no room."""
+    def prepare(self, buffers: Sequence[WorkloadBuffers], count: int, begun: int = 0) -> None:
+        """So many workers will be asked for soon: begin to start them, where that takes its time, but for the first
+        ones that an earlier call has begun. What `worker` does not take is to be dismissed. InfrastructureError when
+        there is no room."""
         ...
 
     def dismiss(self) -> None:

@@ -66,8 +66,8 @@ class Gauntlet:
     def _accepted(self, workers: ExitStack) -> Accepted:
         with self._judge.lock(shared=True):
             racers = [self._kernel, *([self._incumbent] if self._incumbent is not None else [])]
-            self._judge.prepare(SESSIONS * racers)
             self._look_early(workers)
+            self._judge.prepare(racers if self._look is not None else SESSIONS * racers)
             must, may = self._checks
             self._judge.draw_ahead([*must, *may, *((workload, "given") for workload in range(len(self._judge.names)))])
             build = self._stages.before_device()
@@ -107,12 +107,16 @@ class Gauntlet:
         return self._accept(measurement.timings(), max(self._worst_error, measurement.worst_error))
 
     def _first_runner(self, workers: ExitStack, build: Build) -> Runner:
-        """Its worker is up before anything else runs the kernel, which may take all of the device's memory."""
+        """Its worker is up before anything else runs the kernel, which may take all of the device's memory. That of the
+        second session comes up behind the sanitizers, which are waited for before."""
         try:
-            return workers.enter_context(self._judge.runner(build))
+            runner = workers.enter_context(self._judge.runner(build))
         finally:
             if self._look is not None:
                 self._look.load(build)
+        if self._look is not None:
+            self._judge.prepare(SESSIONS * [self._kernel], begun=1)
+        return runner
 
     def _look_early(self, stack: ExitStack) -> None:
         """Begin, unless that is done or can't be yet. A kernel with nobody to lose to will be looked at in any case."""

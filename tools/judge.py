@@ -205,11 +205,11 @@ class Judge:
         if self._is_open:
             self.content.forget()
 
-    def prepare(self, kernels: Sequence[Kernel]) -> None:
-        """Say that a worker will be wanted for each; no use before the judge is open. The caller holds the device,
-        shared."""
+    def prepare(self, kernels: Sequence[Kernel], begun: int = 0) -> None:
+        """Say that a worker will be wanted for each, of which the first so many were prepared before; no use before the
+        judge is open. The caller holds the device, shared."""
         if self._is_open:
-            self.device.prepare(self.buffers, sum(kernel.language != "torch" for kernel in kernels))
+            self.device.prepare(self.buffers, sum(kernel.language != "torch" for kernel in kernels), begun)
 
     def draw_ahead(self, wanted: Sequence[tuple[int, str]]) -> None:
         """See `ContentSource`; no use before the judge is open."""

@@ -126,7 +126,7 @@ class TorchBench:
         if torch_look.never_started(outcomes):
             self._unwatched = outcomes
         done = evidence.details["checked"]
-        tell(evidence, [name] * len(outcomes), outcomes)
+        tell(evidence, [[name]] * len(outcomes), outcomes)
         seen = evidence.details["checked"]
         assert isinstance(done, list) and isinstance(seen, list)
         evidence.details["checked"] = [*done, *seen]

@@ -54,7 +54,7 @@ def _count(host: Host, subject: Subject, program: str, wanted: ncu.Wanted, secon
         (folder / "plan").write_bytes(subject.plan)
         (folder / "own").mkdir()
         bench = Bench(
-            host, subject.library, folder / "plan", folder / "own", ncu.folders_of(program), file_size=REPORT_BYTES
+            host, subject.library, (folder / "plan",), folder / "own", ncu.folders_of(program), file_size=REPORT_BYTES
         )
         return ncu.collect(
             bench.program(1),
