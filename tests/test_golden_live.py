@@ -25,8 +25,6 @@ from tools.profilers.ncu_metrics import read
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests/golden/h200"
 SECTIONS = ("zoo", "no_counters", "experiment", "listing", "clocks")
-NOT_YET = {"no_counters", "rules", "clock", "canary"}
-"""What the script writes since it was last run, and no record has yet."""
 COUNTED = {
     launch.kernel.partition("(")[0]: read(launch.values)[0]
     for launch in parse_raw(gzip.decompress((GOLDEN / "zoo/zoo_ncu_raw.csv.gz").read_bytes()).decode())
@@ -43,22 +41,9 @@ def script(name: str) -> Any:
 
 
 def recorded(section: str) -> dict[str, Any]:
-    if section in NOT_YET:
-        pytest.skip(f"{section} was not recorded yet")
     found: dict[str, Any] = json.loads((GOLDEN / "live" / f"{section}.json").read_text())
     assert not found.get("faults")
     return found
-
-
-def test_what_is_not_recorded_yet_is_named_and_nothing_else() -> None:
-    zoo, clocks = (json.loads((GOLDEN / f"live/{name}.json").read_text())[name] for name in ("zoo", "clocks"))
-    missing = {
-        "no_counters": not (GOLDEN / "live/no_counters.json").is_file(),
-        "rules": not all(isinstance(rule, dict) for row in zoo.values() for rule in row["rules"]),
-        "clock": "sm_megahertz" not in clocks["judge"],
-        "canary": not {"canary", "short_canary", "long_canary"} <= clocks.keys(),
-    }
-    assert {name for name, is_missing in missing.items() if is_missing} == NOT_YET
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -94,12 +79,12 @@ def test_a_sweep_timed_every_trial_and_a_quick_call_every_variant() -> None:
 
 def test_two_judges_told_the_same_times() -> None:
     one, other = (
-        json.loads((GOLDEN / f"speed/{name}.json").read_text())["speed"]["rows"] for name in ("speed_first", "speed")
+        json.loads((GOLDEN / f"speed/{name}.json").read_text())["speed"]["rows"] for name in ("speed_before", "speed")
     )
     for first, second in zip(one, other, strict=True):
         for a, b in zip(first["times"], second["times"], strict=True):
             assert a["workload"] == b["workload"]
-            assert a["seconds"] == pytest.approx(b["seconds"], rel=0.02 if a["workload"] == "long_rows" else 0.05)
+            assert a["seconds"] == pytest.approx(b["seconds"], rel=0.025)
 
 
 def test_every_kernel_of_the_zoo_was_profiled_live_and_called_what_its_comment_says() -> None:
@@ -108,15 +93,16 @@ def test_every_kernel_of_the_zoo_was_profiled_live_and_called_what_its_comment_s
     for each in known:
         row = rows[each.name]
         assert (row["comment"], row["bottleneck"], row["cause"]) == (each.comment, each.bottleneck, each.cause)
-        assert row["evidence"] and row["hot_lines"], each.name
+        unsampled = any("sampled no line" in missing for missing in row["missing"])
+        assert row["evidence"] and bool(row["hot_lines"]) != unsampled, each.name
+    assert sum(bool(row["hot_lines"]) for row in rows.values()) >= len(rows) - 1, "1.6 us may pass without a sample"
 
 
 def test_rules_of_the_profiler_were_kept_with_what_they_promise() -> None:
-    if "rules" in NOT_YET:
-        pytest.skip("the record has their names alone")
+    """Gains of the whole kernel before those of a part, the largest first; a part's may be all of that part's time."""
     for name, row in recorded("zoo")["zoo"].items():
-        gains = [rule["speedup"] or 0.0 for rule in row["rules"]]
-        assert gains == sorted(gains, reverse=True) and all(0 <= gain < 1 for gain in gains), name
+        gains = [(rule["scope"] != "global", -(rule["speedup"] or 0.0)) for rule in row["rules"]]
+        assert gains == sorted(gains) and all(-1 <= gain <= 0 for _, gain in gains), name
         assert all(rule["scope"] in ("global", "local") for rule in row["rules"] if rule["speedup"]), name
     assert any(rule["speedup"] for row in recorded("zoo")["zoo"].values() for rule in row["rules"])
 
@@ -191,8 +177,7 @@ def test_events_agree_with_the_host_s_clock() -> None:
     readings = tuple(Reading(*pair) for pair in record["judge"]["readings"])
     clocks = Clocks(readings, tuple(record["judge"]["round_trips"]), CudaDevice.allowance)
     assert clocks.disagreement() is None
-    if "clock" not in NOT_YET:
-        speed = record["judge"]["sm_megahertz"]
-        assert 300 < speed["lowest"] <= speed["median"] <= speed["highest"] < 3000
+    speed = record["judge"]["sm_megahertz"]
+    assert 300 < speed["lowest"] <= speed["median"] <= speed["highest"] < 3000
     late = Clocks(tuple(Reading(r.inner, r.outer + 1e-3) for r in readings), clocks.round_trips, Allowance(coarse=True))
     assert late.disagreement() is not None

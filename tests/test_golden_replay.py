@@ -13,8 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from golden_verdicts import GOLDEN, NATIVE, Row, Timed, accepted, rows, timed
-from test_golden_live import NOT_YET
+from golden_verdicts import GOLDEN, NATIVE, TORCH, Row, Timed, accepted, rows, timed
 
 from tools.clock import LEAST_IN_A_ROW, Clocks, calls_in_a_row
 from tools.cuda_device import CudaDevice
@@ -29,11 +28,14 @@ from tools.runner import Failed, Runner
 from tools.significance import LEAST_GAIN, Pairs, decide, least_pairs, median_interval
 from tools.timings import Session, clock_details, sessions_that_count
 
+IN_PLACE = ("c10_in_place",)
+"""Torch kernels of tasks whose output is an input: they are not called in rows (docs/cheating.md)."""
 ACCEPTED = accepted()
 TIMED = [each for row in ACCEPTED for each in timed(row)]
 MICROSECOND = 1e-6
-MEDIANS_APART = 40e-6
-"""By which a median of differences and a difference of medians differed at most, of calls that take milliseconds."""
+MEDIANS_APART, MEDIANS_APART_LONG = 40e-6, 0.02
+"""By which a median of differences and a difference of medians differed at most, of calls that take milliseconds: in
+seconds, or of a call that computes on the host as a fraction."""
 LONG_ENOUGH, LEAST_BELIEVED = 10e-6, 0.4
 """Of a native kernel whose calls take so long, what part of its time its own clock must tell to pass."""
 
@@ -52,7 +54,9 @@ def test_the_two_clocks_are_told_as_they_were(seen: Timed) -> None:
     again = clock_details(seen.clocks(), seen.in_a_row, recycled=seen.told["content"] != "drawn anew for every call")
     for name in ("inner_seconds", "round_trip_seconds", "gap_seconds", "allowed_gap_seconds"):
         assert again[name] == pytest.approx(seen.told[name], abs=1e-12), name
-    assert again["outer_seconds"] == pytest.approx(seen.told["outer_seconds"], abs=MEDIANS_APART)
+    assert again["outer_seconds"] == pytest.approx(
+        seen.told["outer_seconds"], rel=MEDIANS_APART_LONG, abs=MEDIANS_APART
+    )
     assert again.get("in_a_row") == seen.told.get("in_a_row") and again["content"] == seen.told["content"]
 
 
@@ -69,7 +73,7 @@ def test_clocks_that_agreed_agree_and_no_more_than_the_allowed_gap_can_be_hidden
 def test_rows_were_as_long_as_such_calls_ask_for(seen: Timed) -> None:
     wanted = calls_in_a_row(seen.inner)
     if seen.in_a_row is None:
-        assert wanted < LEAST_IN_A_ROW
+        assert wanted < LEAST_IN_A_ROW or (seen.row.section == TORCH and seen.row.name in IN_PLACE)
         return
     shorter = itertools.accumulate(range(8), lambda calls, _: max(calls // 4, LEAST_IN_A_ROW), initial=wanted)
     assert seen.in_a_row.calls in set(shorter), "shorter only where so many launches could not be queued"
@@ -337,9 +341,9 @@ def test_every_native_kernel_was_held_to_rows_or_took_long() -> None:
 
 
 def test_the_device_s_clock_was_read_around_every_call_and_throttling_told() -> None:
-    """Of what was recorded since clocks are: tests/test_golden_live.py names what is still to come."""
+    """Of what was recorded since clocks are."""
     read = [each for each in TIMED if "sm_megahertz" in each.told]
-    assert read or "clock" in NOT_YET
+    assert len(read) > 100
     for each in read:
         speed = each.told["sm_megahertz"]
         assert 300 < speed["lowest"] <= speed["median"] <= speed["highest"] < 3000, str(each)
