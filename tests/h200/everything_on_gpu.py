@@ -1,6 +1,6 @@
 """What must be seen on a real GPU, one section each: profiles, experiments, machine code, clocks.
 
-    python -P tests/h200/everything_on_gpu.py [--dry-run] [zoo no_counters experiment listing clocks]
+    python -P tests/h200/everything_on_gpu.py [--dry-run] [zoo no_counters deadlock experiment listing clocks]
 
 Needs warpsmith, PyCUDA, the CUDA toolkit and a GPU; writes `<section>.json` to $OUT (else ./out) after every row, with
 chip, driver and date, as they are kept under tests/golden/h200/live/. `--dry-run` builds all that the sections need
@@ -107,6 +107,26 @@ def no_counters(seen: Seen) -> None:
 def prepare_no_counters() -> list[str]:
     source, target = read_task(ROOT / "examples/softmax"), CudaTarget("sm_90a")
     build = target.compile_kernel(source.start["cuda"], header_of(source))
+    return [] if build.library is not None else [build.message]
+
+
+def deadlock(seen: Seen) -> None:
+    """The real ncu on a kernel that it can't run alone: it is ended, and the profile is one without counters."""
+    source = read_task(ROOT / "examples/softmax")
+    with open_task(source, "cuda") as judge, seen.row("timeout") as row:
+        begin = time.perf_counter()
+        with uncounted.hurried():
+            profile = profile_kernel(judge, uncounted.STUCK)
+        row.update(seconds=round(time.perf_counter() - begin, 1), **uncounted.told(profile))
+        for lacking in uncounted.lacks(profile, "timeout"):
+            seen.require(f"it lacks {lacking}", right=False)
+        row["then"] = judge.evaluate(source.start["cuda"]).status
+        seen.require(f"then: {row['then']}", row["then"] == "accepted")
+        print("deadlock", row.get("message"), f"{row['seconds']}s", row["then"], flush=True)
+
+
+def prepare_deadlock() -> list[str]:
+    build = CudaTarget("sm_90a").compile_kernel(uncounted.STUCK, header_of(read_task(ROOT / "examples/softmax")))
     return [] if build.library is not None else [build.message]
 
 
@@ -251,6 +271,7 @@ def header_of(source: TaskSource) -> str:
 SECTIONS = (
     Section("zoo", zoo, prepare_zoo),
     Section("no_counters", no_counters, prepare_no_counters),
+    Section("deadlock", deadlock, prepare_deadlock),
     Section("experiment", experiment, prepare_experiment),
     Section("listing", listing, prepare_listing),
     Section("clocks", clocks, prepare_clocks),

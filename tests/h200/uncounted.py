@@ -7,12 +7,14 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from tools.profilers import ncu
+from tools.profilers import ncu, ncu_live
 from tools.profiles import Profile
+from tools.records import Kernel
 
 HOT_LINES = 3
 """Lines of the source that are kept of a profile."""
@@ -41,6 +43,48 @@ def denied() -> Iterator[None]:
         program.chmod(0o755)
         with mock.patch.dict(os.environ, {"PATH": f"{folder}:{os.environ.get('PATH', os.defpath)}"}):
             yield
+
+
+WAITING = """// A copy that waits for the launch behind it, on another stream: a profiler lets no two run at once.
+#include "task.h"
+
+__global__ void copy_once_released(const float* x, float* out, int64_t size, volatile int* released) {
+    while (*released == 0) __nanosleep(100);
+    for (int64_t i = threadIdx.x; i < size; i += blockDim.x) out[i] = x[i];
+}
+
+__global__ void release(volatile int* released) { *released = 1; }
+
+extern "C" int64_t scratch_bytes(const task::Args&) { return sizeof(int); }
+
+extern "C" void solve(const task::Args& args, void* scratch, task::Stream stream) {
+    static task::Stream other = nullptr;
+    static cudaEvent_t ready = nullptr, done = nullptr;
+    if (other == nullptr) {
+        cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+        cudaEventCreateWithFlags(&ready, cudaEventDisableTiming);
+        cudaEventCreateWithFlags(&done, cudaEventDisableTiming);
+    }
+    int* released = static_cast<int*>(scratch);
+    cudaMemsetAsync(released, 0, sizeof(int), stream);
+    cudaEventRecord(ready, stream);
+    copy_once_released<<<1, 256, 0, stream>>>(args.x, args.out, args.x_size, released);
+    cudaStreamWaitEvent(other, ready, 0);
+    release<<<1, 1, 0, other>>>(released);
+    cudaEventRecord(done, other);
+    cudaStreamWaitEvent(stream, done, 0);
+}
+"""
+STUCK = Kernel(language="cuda", files={"kernel.cu": WAITING})
+WAITED = 20.0
+"""Seconds that the profiler is given for it, where it gets minutes else."""
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """The real ncu, with less patience."""
+    with mock.patch.object(ncu_live, "count", partial(ncu_live.count, seconds=WAITED)):
+        yield
 
 
 REASONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {"no_profiler": absent, "no_permission": denied}
