@@ -79,7 +79,7 @@ def test_a_sweep_timed_every_trial_and_a_quick_call_every_variant() -> None:
 
 def test_two_judges_told_the_same_times() -> None:
     one, other = (
-        json.loads((GOLDEN / f"speed/{name}.json").read_text())["speed"]["rows"] for name in ("speed_before", "speed")
+        json.loads((GOLDEN / f"speed/{name}.json").read_text())["speed"]["rows"] for name in ("speed_slower", "speed")
     )
     for first, second in zip(one, other, strict=True):
         for a, b in zip(first["times"], second["times"], strict=True):
