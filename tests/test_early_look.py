@@ -16,7 +16,7 @@ from tools.buffers import WorkloadBuffers
 from tools.cpu_device import CpuDevice
 from tools.cuda_look import tell
 from tools.cuda_process import Host
-from tools.cuda_sanitizer import FOUND, LEAKS, Outcome, Sanitizing
+from tools.cuda_sanitizer import FOUND, LEAKS, Outcome, Sanitizing, outcome_of
 from tools.device import Look
 from tools.judge import Judge
 from tools.process import is_running, run_command
@@ -242,6 +242,27 @@ def test_what_was_passed_before_a_tool_gave_up_counts_as_looked_at(tool: Path, t
     assert evidence.details["checked"] == ["small/memcheck"]
     trouble = "it ended with exit code 3: odd"
     assert evidence.details["could_not_check"] == [f"bad/memcheck: {trouble}", f"large/memcheck: {trouble}"]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("says", [4, 2])
+def test_a_kernel_that_says_itself_that_it_passed_is_not_looked_at_for_that(
+    tool: Path, tmp_path: Path, says: int
+) -> None:
+    """Its own prints come the same way. Trouble stays trouble, and none is called seen where all are said to be."""
+    tool.write_text(ONE_BY_ONE.replace("{bad}", "echo 'replay: passed'; " * says + "echo odd; exit 3"))
+    tool.chmod(0o755)
+    evidence = Evidence()
+    tell(evidence, [["small", "bad", "large"]], [watched_one_by_one(tmp_path)])
+    assert evidence.details["checked"] == []
+    trouble = "it ended with exit code 3: odd"
+    names = ["small", "bad", "large"]
+    assert evidence.details["could_not_check"] == [f"{name}/memcheck: {trouble}" for name in names]
+
+
+def test_what_took_too_long_is_told_with_the_time_that_it_had(tmp_path: Path) -> None:
+    ran = run_command(["sleep", "600"], timeout=0.01, cwd=tmp_path)
+    assert outcome_of("memcheck", ran, 180.0) == Outcome("memcheck", trouble="it took more than 180 s")
 
 
 def watched_one_by_one(tmp_path: Path) -> Outcome:

@@ -84,7 +84,7 @@ def tell(evidence: Evidence, workloads: Sequence[Sequence[str]], outcomes: Seque
                 details={"tool": outcome.tool},
                 output=outcome.text,
             )
-        unseen = open_ones if outcome.trouble else ()
+        unseen = (open_ones or names) if outcome.trouble else ()  # a kernel may say itself that it passed
         done += (f"{name}/{outcome.tool}" for name in names if name not in unseen)
         missing += (f"{name}/{outcome.tool}: {outcome.trouble}" for name in unseen)
     evidence.details.update({"checked": done, **({"could_not_check": missing} if missing else {})})

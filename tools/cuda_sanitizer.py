@@ -179,21 +179,21 @@ def _run(bench: Bench, program: Path, tool: str, stop: int, plans: Sequence[Futu
         return run_command(bench.confined(command), timeout=allowed, env=bench.environment(), cwd=Path("/"), stop=stop)
 
     if tool != LEAKS:
-        return outcome_of(tool, watched(1))
+        return outcome_of(tool, watched(1), allowed)
     first = watched(LEAK_CALLS)
-    outcome, left = outcome_of(tool, first), read_left(first.stdout + first.stderr)
+    outcome, left = outcome_of(tool, first, allowed), read_left(first.stdout + first.stderr)
     if outcome.finding is not None or outcome.trouble or left.count < LEAK_CALLS:
         return outcome
     more = watched(2 * LEAK_CALLS)  # costs a second, for the few that keep so many
-    return leak_outcome(left, read_left(more.stdout + more.stderr), outcome_of(tool, more))
+    return leak_outcome(left, read_left(more.stdout + more.stderr), outcome_of(tool, more, allowed))
 
 
-def outcome_of(tool: str, ran: Completed) -> Outcome:
-    """What a finished tool says. What was left behind is not held against a kernel here."""
+def outcome_of(tool: str, ran: Completed, allowed: float = SECONDS) -> Outcome:
+    """What a finished tool says that had so many seconds. What was left behind is not held against a kernel here."""
     text = ran.stdout + ran.stderr
     passed = text.count(_PASSED)
     if ran.timed_out:
-        return Outcome(tool, trouble=f"it took more than {SECONDS:g} s", passed=passed)
+        return Outcome(tool, trouble=f"it took more than {allowed:g} s", passed=passed)
     finding = read_finding(_NAMES.get(tool, tool), text)
     if ran.exit_code == FOUND and finding is not None:
         return Outcome(tool, finding, text=text[:KEPT], passed=passed)
