@@ -16,11 +16,13 @@ from app.inputs import kernel_at, task_at
 from app.interrupts import raise_on_ctrl_c
 from app.quantities import figure, percent
 from app.terminal import console_for, plain_table
-from app.verdict_tables import print_verdict
+from app.verdict_tables import print_device_code, print_verdict
 from tools.counters import Counted
+from tools.errors import InfrastructureError
 from tools.executor import LOCAL, executor_for
 from tools.job_process import Progress
-from tools.profiles import Profile
+from tools.no_device import ADVICE
+from tools.profiles import Profile, StaticProfile
 from tools.records import Kernel, Verdict
 from tools.task import TaskSource
 
@@ -69,8 +71,10 @@ def profile_kernel(judged: Judged, workload: str | None, as_json: bool) -> int:
         profile = asyncio.run(_profile(judged, workload, tell))
     if as_json:
         print(profile.model_dump_json())
-    else:
+    elif isinstance(profile, Profile):
         print_profile(console_for(), profile)
+    else:
+        print_static_profile(console_for(), profile)
     return DONE
 
 
@@ -101,6 +105,18 @@ def print_profile(console: Console, profile: Profile) -> None:
             console.print(table)
     for text in by_reason(profile.missing):
         console.print(f"not measured: {escape(text)}", highlight=False)
+
+
+def print_static_profile(console: Console, profile: StaticProfile) -> None:
+    """What was built, and what nobody can know of it without a device."""
+    console.print("[bold]built and not run[/bold]: a static profile", highlight=False)
+    for text in profile.evidence:
+        console.print(f"  {escape(text)}", highlight=False)
+    print_device_code(console, profile.device)
+    for text in profile.missing:
+        console.print(f"not measured: {escape(text)}", highlight=False)
+    for reason in {text.rpartition(": ")[2] for text in profile.missing} & ADVICE.keys():
+        console.print(escape(ADVICE[reason]), highlight=False)
 
 
 def _print_counters(console: Console, counters: Counted) -> None:
@@ -135,9 +151,15 @@ async def _evaluate(judged: Judged, tell: Progress) -> Verdict:
         return await executor.evaluate(judged.task, judged.kernel, final=True)
 
 
-async def _profile(judged: Judged, workload: str | None, tell: Progress) -> Profile:
+async def _profile(judged: Judged, workload: str | None, tell: Progress) -> Profile | StaticProfile:
+    """A static one of a CUDA kernel where there is no device."""
     async with executor_for(judged.executor, tell) as executor:
-        return await executor.profile(judged.task, judged.kernel, workload)
+        try:
+            return await executor.profile(judged.task, judged.kernel, workload)
+        except InfrastructureError as error:
+            if error.message not in ADVICE or judged.kernel.language != "cuda":
+                raise
+            return await executor.static_profile(judged.task, judged.kernel)
 
 
 @contextmanager

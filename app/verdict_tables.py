@@ -11,6 +11,7 @@ from rich.table import Table
 from app.quantities import disturbance, duration, percent, throttling, times
 from app.terminal import plain_table
 from tools.device_code import DeviceCode, DeviceFunction, Occupancy
+from tools.no_device import ADVICE
 from tools.records import Accepted, Diagnostic, Rejected, Verdict, WorkloadTiming
 
 
@@ -40,6 +41,8 @@ def print_verdict(console: Console, verdict: Verdict, baseline: str) -> None:
         _print_rejection(console, verdict)
     else:
         console.print(f"[bold yellow]could not judge[/bold yellow]: {escape(verdict.message)}")
+        if verdict.message in ADVICE:
+            console.print(escape(ADVICE[verdict.message]), highlight=False)
 
 
 def print_device_code(console: Console, code: DeviceCode) -> None:

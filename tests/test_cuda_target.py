@@ -16,9 +16,11 @@ import pytest
 from small_tasks import saxpy
 
 from tools.contract import Signature, Tensor, task_header
-from tools.deviceless import ADVICE, NO_DEVICE, DevicelessJudge
+from tools.deviceless import DevicelessJudge
 from tools.errors import InfrastructureError, KernelError
+from tools.no_device import ADVICE, NO_DEVICE
 from tools.process import run_command
+from tools.profiles import StaticProfile
 from tools.records import Kernel, StageReport
 from tools.reference import load_reference
 from tools.sandbox import Confinement, detect
@@ -506,7 +508,7 @@ def test_the_architecture_is_the_devices_own_or_named(tmp_path: Path, monkeypatc
     monkeypatch.setenv("WARPSMITH_CUDA_ARCH", "sm_100a")
     assert chosen_architecture() == "sm_100a"
     monkeypatch.setenv("WARPSMITH_CUDA_ARCH", "sm_42")
-    with pytest.raises(InfrastructureError, match="no architecture `sm_42`"):
+    with pytest.raises(InfrastructureError, match="WARPSMITH_CUDA_ARCH names `sm_42`"):
         chosen_architecture()
 
 
@@ -526,7 +528,7 @@ def test_check_builds_and_then_could_not_judge() -> None:
     task = ROOT / "examples/histogram"
     said = check(task, task / "kernel.cu")
     assert said.returncode == 2 and "could not judge: no CUDA device" in said.stdout, said.stderr
-    assert "(anonymous namespace)::count" in said.stdout
+    assert "(anonymous namespace)::count" in said.stdout and said.stdout.endswith(f"\n{ADVICE[NO_DEVICE]}\n")
     verdict = json.loads(check(task, task / "kernel.cu", "--json").stdout)
     screened, built = (StageReport.model_validate(stage) for stage in verdict["stages"])
     assert (verdict["status"], verdict["message"], screened.stage) == ("unjudged", "no CUDA device", "screen")
@@ -543,14 +545,28 @@ def test_every_reason_not_to_judge_comes_with_what_to_do(why: str) -> None:
 
 @needs_nvcc
 @needs_no_gpu
-@pytest.mark.parametrize("asked", ["optimize", "profile"])
-def test_what_needs_a_device_says_once_that_there_is_none_and_what_to_do(tmp_path: Path, asked: str) -> None:
-    task = ROOT / "examples/histogram"
-    rest = {"optimize": ["--target", "cuda", "--runs", tmp_path], "profile": [task / "kernel.cu"]}[asked]
-    said = warpsmith(asked, task, *rest)
+def test_what_needs_a_device_says_once_that_there_is_none_and_what_to_do(tmp_path: Path) -> None:
+    said = warpsmith("optimize", ROOT / "examples/histogram", "--target", "cuda", "--runs", tmp_path)
     assert said.returncode == 2 and (said.stdout + said.stderr).count(NO_DEVICE) == 1, said.stdout + said.stderr
     assert said.stderr == f"error: {NO_DEVICE}.\n{ADVICE[NO_DEVICE]}\n"
     assert "--executor" in said.stderr and list(tmp_path.iterdir()) == []
+
+
+@needs_nvcc
+@needs_no_gpu
+def test_without_a_device_a_profile_is_what_the_build_tells(tmp_path: Path) -> None:
+    task = ROOT / "examples/histogram"
+    said = warpsmith("profile", task, task / "kernel.cu")
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith("built and not run: a static profile\n") and " registers, " in said.stdout
+    assert f"times and hardware counters: {NO_DEVICE}" in said.stdout and ADVICE[NO_DEVICE] in said.stdout
+    found = StaticProfile.model_validate_json(warpsmith("profile", task, task / "kernel.cu", "--json").stdout)
+    assert found.device.architecture == "sm_90a" and found.device.functions[0].registers
+    has_listing = find_toolkit().tool("cuobjdump") is not None
+    assert bool(found.metrics) == has_listing and len(found.missing) == (1 if has_listing else 2)
+    (tmp_path / "kernel.cu").write_text("int x = ;")
+    broken = warpsmith("profile", task, tmp_path)
+    assert broken.returncode == 2 and "the kernel does not build: kernel.cu:1:" in broken.stderr
 
 
 @needs_no_gpu

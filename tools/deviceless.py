@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tools.audit import audit
 from tools.contract import task_header
 from tools.errors import InfrastructureError
+from tools.no_device import ADVICE, NO_DEVICE
 from tools.records import BuildReport, Kernel, Unjudged, Verdict
 from tools.reference import load_reference
 from tools.stages import Rejection, Stages
@@ -15,15 +16,6 @@ from tools.targets.base import Build, Target, Variant
 from tools.task import TaskSource
 from tools.torch_bench import TorchBench
 from tools.torch_process import Home
-
-NO_DEVICE = "no CUDA device"
-NO_PYCUDA = "PyCUDA is not installed"
-_WHERE_TO_LOOK = "`warpsmith doctor` says what is missing here, docs/gpu.md how to get it."
-ADVICE = {
-    NO_DEVICE: f"Building needs no device; judging does. `--executor` judges on a GPU elsewhere, {_WHERE_TO_LOOK}",
-    NO_PYCUDA: f"Building does not need it; judging does. `make setup-cuda` installs it, {_WHERE_TO_LOOK}",
-}
-"""What to do about each reason not to judge."""
 
 
 class DevicelessJudge:

@@ -19,7 +19,7 @@ from tools.errors import InfrastructureError, WarpsmithError
 from tools.facts import TaskFacts
 from tools.job_process import JobProcess, ProcessEnded, Progress
 from tools.machine_code import ListingRequest
-from tools.profiles import Profile
+from tools.profiles import Profile, StaticProfile
 from tools.program import Experiment, Program
 from tools.protocol import SILENCE_SECONDS, Job, Operation
 from tools.records import BuildReport, Kernel, QuickResult, TargetName, Verdict
@@ -36,6 +36,7 @@ _BUILD = TypeAdapter(BuildReport)
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 _QUICK: TypeAdapter[list[QuickResult]] = TypeAdapter(list[QuickResult])
 _PROFILE = TypeAdapter(Profile)
+_STATIC_PROFILE = TypeAdapter(StaticProfile)
 _EXPERIMENT = TypeAdapter(Experiment)
 
 
@@ -141,6 +142,10 @@ class ProcessExecutor:
         further = tuple(metrics) or None
         answer = await self.call("profile", task, kernel=kernel, workload=workload, metrics=further)
         return _about(kernel, _read(_PROFILE, answer))
+
+    async def static_profile(self, task: TaskSource, kernel: Kernel) -> StaticProfile:
+        """What the build of a CUDA kernel tells, where there is no device to run it on."""
+        return _about(kernel, _read(_STATIC_PROFILE, await self.call("static_profile", task, kernel=kernel)))
 
     async def experiment(self, task: TaskSource, program: Program) -> Experiment:
         found = _read(_EXPERIMENT, await self.call("experiment", task, program=program))
@@ -253,7 +258,7 @@ def _read(adapter: TypeAdapter[_Answer], answer: JsonValue) -> _Answer:
         raise InfrastructureError(message, "Put the same warpsmith on both machines.") from error
 
 
-_OfKernel = TypeVar("_OfKernel", BuildReport, Verdict, QuickResult, Profile)
+_OfKernel = TypeVar("_OfKernel", BuildReport, Verdict, QuickResult, Profile, StaticProfile)
 
 
 def _about(kernel: Kernel, record: _OfKernel) -> _OfKernel:

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from tools.counters import Counters
+from tools.device_code import DeviceCode
 from tools.records import Record
 
 
@@ -61,3 +62,13 @@ class Profile(Record):
         if not counted and any(metric.source == "ncu" for metric in self.metrics):
             raise ValueError("a profile without GPU counters has no ncu metrics")
         return self
+
+
+class StaticProfile(Record):
+    """What the build of a CUDA kernel tells where the kernel does not run: no time, and so no bottleneck."""
+
+    kernel: str
+    device: DeviceCode
+    evidence: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    missing: tuple[str, ...] = Field(min_length=1)

@@ -19,14 +19,14 @@ from tools.task import TaskSource
 
 VERSION: Final = 1
 """Of the lines. A field or an operation less, or with another meaning, is another version."""
-FEATURES: Final = ("experiment", "listing", "metrics")
+FEATURES: Final = ("experiment", "listing", "metrics", "static_profile")
 """What version 1 has gained: a worker names them in its answer to a greeting, and is asked for no other."""
 HEARTBEAT_SECONDS = 5.0
 """A worker that has jobs says so at least this often."""
 SILENCE_SECONDS = 60.0
 """A worker that has jobs and says nothing for this long is lost."""
 
-Operation: TypeAlias = Literal["open", "build", "evaluate", "quick", "profile", "experiment"]
+Operation: TypeAlias = Literal["open", "build", "evaluate", "quick", "profile", "static_profile", "experiment"]
 
 _NEEDS: dict[Operation, str | None] = {
     "open": None,
@@ -34,6 +34,7 @@ _NEEDS: dict[Operation, str | None] = {
     "evaluate": "kernel",
     "quick": "kernels",
     "profile": "kernel",
+    "static_profile": "kernel",
     "experiment": "program",
 }
 
@@ -81,6 +82,7 @@ class Job(Record):
             "listing": self.listing is not None,
             "metrics": bool(self.metrics),
             "experiment": self.op == "experiment",
+            "static_profile": self.op == "static_profile",
         }
         return frozenset(name for name, is_used in used.items() if is_used)
 

@@ -30,12 +30,13 @@ from typing import IO, Any, TypeAlias
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from tools.deviceless import NO_DEVICE, NO_PYCUDA, DevicelessJudge
+from tools.deviceless import DevicelessJudge
 from tools.errors import InfrastructureError, KernelError, TaskError, WarpsmithError
 from tools.experiment import run_experiment
 from tools.judge import Judge, load_task
 from tools.listing import cut
 from tools.machine_code import ListingRequest
+from tools.no_device import NO_DEVICE, NO_PYCUDA
 from tools.opening import bounded_memory
 from tools.process import descendants, is_running
 from tools.program import Program
@@ -72,6 +73,7 @@ class Service:
             "evaluate": _evaluate,
             "quick": _quick,
             "profile": _profile,
+            "static_profile": _static_profile,
             "experiment": _experiment,
         }
         try:
@@ -206,6 +208,13 @@ def _profile(judge: AnyJudge, request: Request) -> JsonValue:
         what = "profile of a torch kernel" if kernel.language == "torch" else "CPU's profiler"
         raise KernelError(f"the {what} takes no further metrics, as {metrics[0]}", "Leave them out.")
     return _plain(cpu.profile_kernel(_with_device(judge), kernel, workload))
+
+
+def _static_profile(judge: AnyJudge, request: Request) -> JsonValue:
+    from tools.profilers import cuda
+
+    why = judge.refusal.message if isinstance(judge, DevicelessJudge) else "they were not asked for"
+    return _plain(cuda.static_profile(judge, _kernel(request["kernel"]), why))
 
 
 def _kernel(value: object) -> Kernel:

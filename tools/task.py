@@ -176,9 +176,8 @@ def _language_of_folder(path: Path) -> Language:
     found = [language for language, entry in ENTRY_FILE.items() if (path / entry).is_file()]
     if len(found) != 1:
         names = ", ".join(ENTRY_FILE.values())
-        raise KernelError(
-            f"{path} has {len(found)} of the entry files {names}", "Keep one, or say which language you mean."
-        )
+        advice = "Keep one of them, or name the file." if found else "Give the kernel's first file one of these names."
+        raise KernelError(f"{path} has {len(found)} of the entry files {names}", advice)
     return found[0]
 
 

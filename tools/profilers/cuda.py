@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from tools.counters import Uncounted
 from tools.device_code import DeviceCode
@@ -21,12 +21,13 @@ from tools.profilers import sass
 from tools.profilers.cpu import workload_facts
 from tools.profilers.kernel_names import bare_name
 from tools.profilers.ncu_report import Findings
-from tools.profiles import Metric, Profile, Roofline
+from tools.profiles import Metric, Profile, Roofline, StaticProfile
 from tools.records import Kernel
 from tools.targets.base import Build
 from tools.worker import WorkerFailed
 
 if TYPE_CHECKING:
+    from tools.deviceless import DevicelessJudge
     from tools.judge import Judge
 
 CALLS: Final = 9
@@ -79,6 +80,35 @@ def profile_kernel(judge: Judge, kernel: Kernel, workload: str | None = None, me
     return assemble(standing, counted, metrics)
 
 
+def static_profile(judge: Judge | DevicelessJudge, kernel: Kernel, why: str) -> StaticProfile:
+    """What the build alone tells; it needs no device. `why` it is not run. KernelError when it does not build."""
+    if kernel.language != "cuda":
+        raise KernelError(f"a {kernel.language} kernel has no static profile", "Profile it where it runs.")
+    build = judge.build_variant(kernel, "release")
+    if build.library is None:
+        raise KernelError(f"the kernel does not build: {build.message}", "Compile it first.")
+    assert build.report.device is not None
+    told = _told(build.report.device, _machine_code(judge, build))
+    missing = (f"times and hardware counters: {why}", *told.missing)
+    device = build.report.device
+    return StaticProfile(kernel=kernel.id, device=device, evidence=told.evidence, metrics=told.metrics, missing=missing)
+
+
+class _Told(NamedTuple):
+    """What the assembler reports and the machine code say."""
+
+    evidence: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    missing: tuple[str, ...]
+
+
+def _told(device: DeviceCode | None, machine_code: str | None) -> _Told:
+    if machine_code is None:
+        return _Told(_spent(device), (), ("instructions of the machine code: this machine has no cuobjdump",))
+    code = sass.count(machine_code)
+    return _Told((*_spent(device), sass.sentence(code)), sass.metrics(code), ())
+
+
 def assemble(standing: Standing, counted: Findings | Uncounted, asked: Sequence[str] = ()) -> Profile:
     """The profile: by the counters, or by everything else when there are none. Pure."""
     roofline, facts = standing.roofline, standing.facts
@@ -99,10 +129,8 @@ def assemble(standing: Standing, counted: Findings | Uncounted, asked: Sequence[
             roofline=roofline,
             counters=counted.counters,
         )
-    code = None if standing.machine_code is None else sass.count(standing.machine_code)
-    missing = [f"hardware counters: {counted.message}"]
-    missing += [f"{name}: a hardware counter" for name in asked]
-    missing += ["instructions of the machine code: this machine has no cuobjdump"] if code is None else []
+    told = _told(standing.device, standing.machine_code)
+    asked_for = (f"{name}: a hardware counter" for name in asked)
     return Profile(
         kernel=standing.kernel,
         workload=facts.workload,
@@ -110,11 +138,10 @@ def assemble(standing: Standing, counted: Findings | Uncounted, asked: Sequence[
         evidence=(
             "without counters, by time against the measured roofs and by what the assembler made of it",
             *roofs,
-            *_spent(standing.device),
-            *([sass.sentence(code)] if code is not None else []),
+            *told.evidence,
         ),
-        metrics=(*clock, *(sass.metrics(code) if code is not None else ())),
-        missing=tuple(missing),
+        metrics=(*clock, *told.metrics),
+        missing=(f"hardware counters: {counted.message}", *asked_for, *told.missing),
         roofline=roofline,
         counters=counted,
     )
@@ -134,7 +161,7 @@ def _counters(judge: Judge, kernel: Kernel, build: Build, index: int, metrics: S
         return ncu_live.count(judge.device.host, subject, metrics)
 
 
-def _machine_code(judge: Judge, build: Build) -> str | None:
+def _machine_code(judge: Judge | DevicelessJudge, build: Build) -> str | None:
     try:
         return judge.target.listing(build, None, "sass")
     except (KernelError, InfrastructureError):

@@ -127,7 +127,11 @@ def chosen_architecture() -> str:
     architecture = named or (devices[0].architecture if devices else DEFAULT_ARCHITECTURE)
     if not re.fullmatch(r"sm_\d{2,3}[af]?", architecture) or limits_of(architecture) is None:
         known = ", ".join(f"sm_{number}" for number in LIMITS)
-        raise InfrastructureError(f"there is no architecture `{architecture}` here", f"Known: {known}, and with an a.")
+        of_whom = "WARPSMITH_CUDA_ARCH names" if named else "the device has"
+        raise InfrastructureError(
+            f"{of_whom} `{architecture}`, an architecture that is not known here",
+            f"Known: {known}, and from sm_90 on with an a.",
+        )
     return architecture
 
 

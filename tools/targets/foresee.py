@@ -89,7 +89,8 @@ def _dynamic_limit(architecture: str, *, asks: bool) -> tuple[int, str] | None:
         return None
     if asks:
         return limits.shared_of_block, f"{architecture} has at most {limits.shared_of_block} for a block"
-    return STATIC_SHARED, f"more than {STATIC_SHARED} must be asked for by cudaFuncSetAttribute"
+    most = f"up to {limits.shared_of_block} on {architecture}"
+    return STATIC_SHARED, f"more than {STATIC_SHARED}, {most}, must be asked for by cudaFuncSetAttribute"
 
 
 def _faults(path: str, text: str, constants: Constants, architecture: str) -> Iterator[Diagnostic]:
