@@ -87,10 +87,10 @@ def static_profile(judge: Judge | DevicelessJudge, kernel: Kernel, why: str) -> 
     build = judge.build_variant(kernel, "release")
     if build.library is None:
         raise KernelError(f"the kernel does not build: {build.message}", "Compile it first.")
-    assert build.report.device is not None
-    told = _told(build.report.device, _machine_code(judge, build))
-    missing = (f"times and hardware counters: {why}", *told.missing)
     device = build.report.device
+    assert device is not None
+    told = _told(device, _machine_code(judge, build))
+    missing = (f"times and hardware counters: {why}", *told.missing)
     return StaticProfile(kernel=kernel.id, device=device, evidence=told.evidence, metrics=told.metrics, missing=missing)
 
 
