@@ -129,7 +129,7 @@ def test_the_profiler_sees_its_program_and_nothing_else(profiler: Path, tmp_path
     hidden = "" if level == "rlimits" else f"cat {tmp_path}/secret 2>/dev/null && exit 8; "
     (tmp_path / "secret").write_text("treasure")
     seen = f"{bare}{hidden}for word; do last2=$last1; last1=$last; last=$word; done; "
-    seen += 'test "$(cat $last1)" = "the plan" || exit 9; test -r $last2 || exit 10; test $last = 1 || exit 11; '
+    seen += 'test "$(cat $last)" = "the plan" || exit 9; test -r $last2 || exit 10; test $last1 = 1 || exit 11; '
     seen += 'test "$HOME" = "$TMPDIR" || exit 12; test "$CUDA_VISIBLE_DEVICES" = GPU-0 || exit 13; '
     install(profiler, f"{seen}{GOOD}")
     found = count(host(level), subject(tmp_path.resolve()), ["dram__bytes.sum.per_second", "sm__no_such_thing.avg"], 30)

@@ -390,7 +390,12 @@ def test_a_worker_may_map_the_driver_but_no_library_that_computes() -> None:
         ("#define T 1024\n__global__ void __launch_bounds__(2 * T) k() {}", "", 3, "2048 threads"),
         ("constexpr int T = 1 << 10;\n" + COPY, "copy<<<1, dim3(T, 2), 0, stream>>>(args.a, args.out);", 5, "2048"),
         (COPY, "const dim3 block(64, 32);\ncopy<<<1, block>>>(args.a, args.out);", 5, "2048 threads"),
-        (COPY, "copy<<<1, 128, 300 * 1024, stream>>>(args.a, args.out);", 4, "more than 49152, up to 232448 on sm_90a, must be asked"),
+        (
+            COPY,
+            "copy<<<1, 128, 300 * 1024, stream>>>(args.a, args.out);",
+            4,
+            "more than 49152, up to 232448 on sm_90a, must be asked",
+        ),
         ("constexpr int T = 200;\n" + COPY, "copy<<<1, T, T * T * sizeof(float2)>>>(args.a, args.out);", 5, "320000"),
         (
             COPY,
