@@ -30,11 +30,12 @@ SECONDS = 280
 """That a form, or the run before, may take."""
 
 
-def warpsmith(*arguments: str) -> subprocess.CompletedProcess[str]:
+def warpsmith(*arguments: str, lines: str = "") -> subprocess.CompletedProcess[str]:
+    """The command line, with `lines` on its standard input."""
     command = [sys.executable, "-P", "-m", "app.start", *arguments]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-                          timeout=SECONDS, stdin=subprocess.DEVNULL)  # fmt: skip
+                          timeout=SECONDS, input=lines)  # fmt: skip
 
 
 def exported(form: str, root: Path) -> Report:

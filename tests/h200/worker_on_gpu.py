@@ -10,8 +10,6 @@ be.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
+from exports_on_gpu import warpsmith  # noqa: E402
 from recording import Report, each_run, machine, out_folder, parser_of, require_gpu, write  # noqa: E402
 
 from tools.protocol import VERSION  # noqa: E402
@@ -28,27 +27,20 @@ from tools.records import Kernel  # noqa: E402
 from tools.targets.cuda import CudaTarget  # noqa: E402
 from tools.task import read_task  # noqa: E402
 
-EXAMPLE, SECONDS = "examples/softmax", 150
-WARPSMITH = (sys.executable, "-P", "-m", "app.start")
+EXAMPLE = "examples/softmax"
 STARTS = {"cuda": "kernel.cu", "cpu": "kernel.cpp"}
 BROKEN = {"cuda": ("cuda", "kernel.cu"), "cpu": ("cpp", "kernel.cpp")}
 """Language and file of a kernel that does not compile."""
 
 
-def warpsmith(*arguments: str, lines: str = "") -> tuple[subprocess.CompletedProcess[str], float]:
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
-    begin = time.perf_counter()
-    ran = subprocess.run((*WARPSMITH, *arguments), cwd=ROOT, env=environment, capture_output=True, text=True,
-                         check=False, timeout=SECONDS, input=lines)  # fmt: skip
-    return ran, time.perf_counter() - begin
-
-
 def command(target: str) -> Report:
     """`check` and `profile` through a worker of another process, as one behind ssh is."""
-    executor = f"command:{' '.join(WARPSMITH)} worker"
+    executor = f"command:{sys.executable} -P -m app.start worker"
     found: Report = {}
     for verb in ("check", "profile"):
-        ran, seconds = warpsmith(verb, EXAMPLE, f"{EXAMPLE}/{STARTS[target]}", "--executor", executor, "--json")
+        begin = time.perf_counter()
+        ran = warpsmith(verb, EXAMPLE, f"{EXAMPLE}/{STARTS[target]}", "--executor", executor, "--json")
+        seconds = time.perf_counter() - begin
         told: Report = json.loads(ran.stdout) if ran.stdout else {}
         said = {name: told.get(name) for name in ("status", "bottleneck", "evidence") if name in told}
         found[verb] = {"exit_code": ran.returncode, "seconds": seconds, **said, "stderr": ran.stderr[-600:]}
@@ -78,7 +70,9 @@ def jobs(target: str) -> list[Report]:
 
 def batch(target: str) -> Report:
     """A file of jobs, each answered by one line."""
-    ran, seconds = warpsmith("worker", lines="".join(json.dumps(job) + "\n" for job in jobs(target)))
+    begin = time.perf_counter()
+    ran = warpsmith("worker", lines="".join(json.dumps(job) + "\n" for job in jobs(target)))
+    seconds = time.perf_counter() - begin
     answers = [json.loads(line) for line in ran.stdout.splitlines()]
     found = {"exit_code": ran.returncode, "seconds": seconds, "answers": {each["id"]: told(each) for each in answers}}
     print("batch", ran.returncode, f"{seconds:.1f}s", found["answers"], flush=True)
@@ -100,9 +94,11 @@ SECTIONS: dict[str, Callable[[str], Report]] = {"command": command, "batch": bat
 
 def faults_of(found: Report) -> list[str]:
     """What is not as it should be."""
-    faults = [f"{verb} ended with {row['exit_code']}" for verb, row in found.get("command", {}).items()
-              if row["exit_code"]]  # fmt: skip
-    if "batch" in found:
+    faults = [f"{name}: {report['failed']}" for name, report in found.items() if "failed" in report]
+    whole = {name: report for name, report in found.items() if "failed" not in report}
+    faults += [f"{verb} ended with {row['exit_code']}" for verb, row in whole.get("command", {}).items()
+               if row["exit_code"]]  # fmt: skip
+    if "batch" in whole:
         answers = found["batch"]["answers"]
         faults += [f"worker ended with {found['batch']['exit_code']}"] if found["batch"]["exit_code"] else []
         wanted = {"1 build": {"built": True}, "2 build": {"built": False}, "3 evaluate": {"status": "accepted"}}
@@ -114,6 +110,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = parser_of(__doc__, SECTIONS)
     parser.add_argument("--target", choices=sorted(STARTS), default="cuda")
     asked = parser.parse_args(arguments)
+    if unknown := [name for name in asked.sections if name not in SECTIONS]:
+        parser.error(f"there is no section {unknown[0]}")
     if asked.target == "cuda":
         require_gpu("pycuda")
     here = machine(CudaTarget().toolchain()["compiler"]) if asked.target == "cuda" else {}
